@@ -1,0 +1,38 @@
+package api
+
+import "time"
+
+// Incident is alerts with one grouping key, from the first firing to resolved.
+type Incident struct {
+	ID             string     `json:"id"`
+	Key            string     `json:"key"`
+	Source         string     `json:"source" doc:"Where its alerts come from: native, alertmanager, or a source's name."`
+	Topic          string     `json:"topic" doc:"Of its first alert."`
+	Title          string     `json:"title"`
+	State          string     `json:"state" doc:"open, acknowledged, resolved."`
+	Criticality    string     `json:"criticality" doc:"The highest firing one."`
+	Count          int        `json:"count" doc:"Firings received, re-sends included."`
+	Firing         int        `json:"firing" doc:"Alerts that fire now."`
+	Resolved       int        `json:"resolved" doc:"Alerts that are resolved."`
+	OpenedAt       time.Time  `json:"opened_at"`
+	AcknowledgedAt *time.Time `json:"acknowledged_at,omitempty"`
+	AcknowledgedBy string     `json:"acknowledged_by,omitempty"`
+	ResolvedAt     *time.Time `json:"resolved_at,omitempty"`
+	ResolvedBy     string     `json:"resolved_by,omitempty"`
+	Timeline       []Event    `json:"timeline,omitempty" doc:"Only when one incident is asked for: its newest events, in order."`
+}
+
+// Event is one line of an incident's timeline.
+type Event struct {
+	Sequence int       `json:"sequence"`
+	At       time.Time `json:"at"`
+	Actor    string    `json:"actor" doc:"source:NAME, user:ID, token:NAME, or tocsin."`
+	Type     string    `json:"type" example:"acknowledged"`
+	Text     string    `json:"text"`
+}
+
+// IncidentAction is the body of POST /v1/incidents/{id}/acknowledge and /resolve. All of it is optional.
+type IncidentAction struct {
+	By     string `json:"by,omitempty" maxLength:"200" doc:"Whose word it is, if not the token's: a user's id."`
+	Reason string `json:"reason,omitempty" maxLength:"2000"`
+}

@@ -1,0 +1,213 @@
+-- The worker's statements. They run on connections of their own with planner settings that keep them on the one
+-- index, whatever the statistics say after an idle spell: see pkg/store/pool.go.
+
+-- name: Claim :many
+-- Takes due rows and rows whose lease ran out: both are the same column, next_at. Per notifier at most @free, higher
+-- priority first; pages have no low watermark. A crash after this line leaves a lease that runs out by itself.
+with lane as materialized (
+  select unnest(@notifiers::text[]) as notifier, unnest(@free::int[]) as free, unnest(@low::timestamptz[]) as low
+), due as materialized (
+  select u.id from lane cross join lateral (
+    select x.id from (
+      select p0.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 0 and d.next_at <= now()
+                         order by d.next_at limit lane.free for update skip locked) p0
+      union all
+      select p1.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 1 and d.next_at <= now() and d.next_at >= lane.low
+                         order by d.next_at limit lane.free for update skip locked) p1
+      union all
+      select p2.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 2 and d.next_at <= now() and d.next_at >= lane.low
+                         order by d.next_at limit lane.free for update skip locked) p2
+      union all
+      select p3.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 3 and d.next_at <= now() and d.next_at >= lane.low
+                         order by d.next_at limit lane.free for update skip locked) p3
+      union all
+      select p4.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 4 and d.next_at <= now() and d.next_at >= lane.low
+                         order by d.next_at limit lane.free for update skip locked) p4
+    ) x limit lane.free
+  ) u
+)
+update delivery set
+  lease_token = gen_random_uuid(),
+  lease_until = clock_timestamp() + @lease::interval,
+  next_at = clock_timestamp() + @lease::interval,
+  worker = @worker,
+  version = version + 1
+where id = any(array(select due.id from due))
+returning id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at;
+
+-- name: EarliestDue :one
+-- When the next row of any of the notifiers needs a worker; infinity's place is taken by a day from now.
+select coalesce(min(x.next_at), now() + interval '1 day')::timestamptz as due_at, now()::timestamptz as now
+from unnest(@notifiers::text[]) as lane(notifier) cross join generate_series(0, 4) as p(priority)
+cross join lateral (
+  select d.next_at from delivery d where d.notifier = lane.notifier and d.priority = p.priority and d.next_at is not null
+  order by d.next_at limit 1
+) x;
+
+-- name: Begin :many
+-- Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
+-- version moved, or whose attempt another call of this statement opened already, is left as it is; the last case
+-- answers as if it were new, since a lost answer to COMMIT is normal.
+with v as materialized (
+  select unnest(@ids::uuid[]) as id, unnest(@tokens::uuid[]) as token, unnest(@versions::bigint[]) as version,
+    unnest(@attempt_ids::uuid[]) as attempt_id, unnest(@effect_keys::text[]) as effect_key, unnest(@revisions::int[]) as revision,
+    unnest(@operations::text[]) as operation, unnest(@addresses::text[]) as address
+), locked as materialized (
+  select d.id from delivery d where d.id = any(@ids::uuid[]) order by d.id for update
+), begun as (
+  update delivery d set
+    attempts = d.attempts + (d.open_attempt is null)::int,
+    version = d.version + (d.open_attempt is null)::int,
+    open_attempt = v.attempt_id,
+    called_at = coalesce(d.called_at, clock_timestamp())
+  from v
+  where d.id = v.id and d.id = any(array(select locked.id from locked)) and d.lease_token = v.token and d.lease_until > clock_timestamp()
+    and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
+  returning d.id, d.attempts, d.version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
+), recorded as (
+  insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at)
+  select b.attempt_id, b.id, b.attempts, b.effect, b.effect_key, b.revision, b.operation, b.address, @worker, b.lease_token, clock_timestamp()
+  from begun b
+  on conflict (id) do nothing
+  returning id
+)
+select b.id, b.attempts, b.version, clock_timestamp()::timestamptz as started_at from begun b;
+
+-- name: Apply :many
+-- Writes decided steps, each only on the row that it was decided on: same token, same version. Returns the rows that
+-- took it.
+with v as materialized (
+  select unnest(@ids::uuid[]) as id, unnest(@tokens::uuid[]) as token, unnest(@versions::bigint[]) as version,
+    unnest(@notes::boolean[]) as notes, unnest(@states::text[]) as state, unnest(@reasons::text[]) as reason, unnest(@sentences::text[]) as sentence,
+    unnest(@effects::int[]) as effect, unnest(@desireds::int[]) as desired, unnest(@applieds::int[]) as applied, unnest(@refs::text[]) as ref,
+    unnest(@tries::int[]) as tries, unnest(@doubts::text[]) as doubt, unnest(@stop_states::text[]) as stop_state, unnest(@stop_reasons::text[]) as stop_reason,
+    unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter,
+    unnest(@releases::boolean[]) as release, unnest(@closes::boolean[]) as closes
+), locked as materialized (
+  select d.id from delivery d where d.id = any(@ids::uuid[]) order by d.id for update
+), done as (
+  update delivery d set
+    state = v.state,
+    reason = case when v.notes then d.reason else v.reason end,
+    sentence = case when v.notes then d.sentence else v.sentence end,
+    effect = v.effect, desired = v.desired, applied = v.applied, reference = nullif(v.ref, '')::jsonb, tries = v.tries,
+    doubt = nullif(v.doubt, '')::jsonb, stop_state = nullif(v.stop_state, ''), stop_reason = nullif(v.stop_reason, ''),
+    next_at = case v.next when 0 then d.next_at when 1 then clock_timestamp() + make_interval(secs => v.delay * (1 + v.jitter * random())) end,
+    lease_token = case when v.release then null else d.lease_token end,
+    lease_until = case when v.release then null else d.lease_until end,
+    open_attempt = case when v.closes then null else d.open_attempt end,
+    settled_at = case v.next when 0 then d.settled_at when 1 then null else clock_timestamp() end,
+    announced_at = case when v.next = 0 then d.announced_at end,
+    version = d.version + 1
+  from v
+  where d.id = v.id and d.id = any(array(select locked.id from locked))
+    and d.lease_token is not distinct from nullif(v.token, '00000000-0000-0000-0000-000000000000'::uuid) and d.version = v.version
+  returning d.id
+)
+select done.id from done;
+
+-- name: Finish :many
+-- Apply for attempts that came back: the step and the attempt's end in one statement. Rows that moved take neither.
+with v as materialized (
+  select unnest(@ids::uuid[]) as id, unnest(@tokens::uuid[]) as token, unnest(@versions::bigint[]) as version,
+    unnest(@states::text[]) as state, unnest(@reasons::text[]) as reason, unnest(@sentences::text[]) as sentence,
+    unnest(@effects::int[]) as effect, unnest(@desireds::int[]) as desired, unnest(@applieds::int[]) as applied, unnest(@refs::text[]) as ref,
+    unnest(@tries::int[]) as tries, unnest(@doubts::text[]) as doubt, unnest(@stop_states::text[]) as stop_state, unnest(@stop_reasons::text[]) as stop_reason,
+    unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter
+), a as materialized (
+  select unnest(@ids::uuid[]) as delivery_id, unnest(@attempt_ids::uuid[]) as id, unnest(@outcomes::text[]) as outcome, unnest(@evidences::text[]) as evidence,
+    unnest(@closed_bys::text[]) as closed_by, unnest(@faults::text[]) as fault, unnest(@attempt_reasons::text[]) as reason, unnest(@errors::text[]) as error,
+    unnest(@codes::text[]) as code, unnest(@statuses::int[]) as status, unnest(@bytes::bigint[]) as bytes, unnest(@dns::float8[]) as dns,
+    unnest(@connects::float8[]) as connect, unnest(@tlss::float8[]) as tls, unnest(@first_bytes::float8[]) as first_byte,
+    unnest(@durations::float8[]) as duration, unnest(@answers::text[]) as answer, unnest(@attempt_refs::text[]) as ref
+), locked as materialized (
+  select d.id from delivery d where d.id = any(@ids::uuid[]) order by d.id for update
+), done as (
+  update delivery d set
+    state = v.state, reason = v.reason, sentence = v.sentence,
+    effect = v.effect, desired = v.desired, applied = v.applied, reference = nullif(v.ref, '')::jsonb, tries = v.tries,
+    doubt = nullif(v.doubt, '')::jsonb, stop_state = nullif(v.stop_state, ''), stop_reason = nullif(v.stop_reason, ''),
+    next_at = case v.next when 1 then clock_timestamp() + make_interval(secs => v.delay * (1 + v.jitter * random())) end,
+    settled_at = case when v.next = 1 then null else clock_timestamp() end,
+    announced_at = null,
+    lease_token = null, lease_until = null, open_attempt = null,
+    version = d.version + 1
+  from v
+  where d.id = v.id and d.id = any(array(select locked.id from locked)) and d.lease_token = v.token and d.version = v.version
+  returning d.id
+), closed as (
+  update attempt t set
+    outcome = a.outcome, evidence = a.evidence, closed_by = a.closed_by, fault = a.fault, reason = a.reason, error = a.error, provider_code = a.code,
+    http_status = nullif(a.status, 0), bytes_written = a.bytes, dns_ms = nullif(a.dns, 0), connect_ms = nullif(a.connect, 0), tls_ms = nullif(a.tls, 0),
+    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, reference = nullif(a.ref, '')::jsonb, finished_at = clock_timestamp()
+  from a
+  where t.id = a.id and t.id = any(@attempt_ids::uuid[]) and t.outcome is null and a.delivery_id = any(array(select done.id from done))
+  returning t.id
+)
+select done.id, exists (select 1 from a join closed on closed.id = a.id where a.delivery_id = done.id)::boolean as closed from done;
+
+-- name: DeliveriesByID :many
+select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+from delivery where id = any(@ids::uuid[]) order by id;
+
+-- name: LockDeliveriesByID :many
+select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+from delivery where id = any(@ids::uuid[]) order by id for update;
+
+-- name: LockDeliveriesOfIncident :many
+select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+from delivery where incident_id = @incident_id::uuid order by id for update;
+
+-- name: LockExpired :many
+select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+from delivery where expires_at is not null and settled_at is null and expires_at <= now() and stop_state is null
+order by expires_at limit @most for update skip locked;
+
+-- name: AddDelivery :exec
+-- created_at is written out: a default would take the transaction's old now().
+insert into delivery (id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, desired, card_id, step_id,
+  wait_until, expires_at, created_at, settled_at)
+values (@id, sqlc.narg(incident_id), sqlc.narg(content_id), @kind, @priority, @notifier, @target, @state, @reason, @sentence,
+  case when @state::text = 'pending' then clock_timestamp() + @delay::interval end,
+  @desired, sqlc.narg(card_id), sqlc.narg(step_id),
+  case when @waits::boolean then clock_timestamp() + @delay::interval end,
+  case when @lifetime::interval > interval '0' then clock_timestamp() + @lifetime::interval end,
+  clock_timestamp(),
+  case when @state::text <> 'pending' then clock_timestamp() end);
+
+-- name: UnparkPages :many
+-- A statement of its own after the commit of a card's first attempt: brings pages that wait for it forward. A page
+-- waits for the first card with a reference, or for all to be over. A crash before it costs the page its bound, no more.
+update delivery p set next_at = clock_timestamp(), wait_until = null, version = p.version + 1
+where p.incident_id = any(@incidents::uuid[]) and p.kind = 'page' and p.wait_until is not null and p.lease_token is null and p.next_at is not null
+  and (exists (select 1 from delivery c where c.incident_id = p.incident_id and c.kind = 'card' and c.reference is not null)
+    or not exists (select 1 from delivery c where c.incident_id = p.incident_id and c.kind = 'card' and c.next_at is not null and c.tries = 0
+                   and (c.attempts = 0 or c.open_attempt is not null)))
+returning p.notifier;
+
+-- name: UnparkThreads :many
+-- The same for the threads of cards that got a reference or died.
+update delivery t set next_at = clock_timestamp(), version = t.version + 1
+where t.card_id = any(@cards::uuid[]) and t.kind = 'thread' and t.lease_token is null and t.next_at is not null and t.reason in ('waiting_for_card', '')
+returning t.notifier;
+
+-- name: CardsOfIncidents :many
+-- What pages and threads need to know of the cards around them.
+select id, incident_id, notifier, state, reference, attempts, tries, open_attempt, next_at from delivery
+where incident_id = any(@incidents::uuid[]) and kind = 'card' order by id;
+
+-- name: LiveNotifiers :many
+-- The notifiers that waiting rows name: a skip scan over the index, a few hundred microseconds for a few hundred lanes.
+with recursive lanes as (
+  (select d.notifier from delivery d where d.next_at is not null order by d.notifier limit 1)
+  union all
+  select (select d.notifier from delivery d where d.next_at is not null and d.notifier > l.notifier order by d.notifier limit 1)
+  from lanes l where l.notifier is not null
+)
+select lanes.notifier::text as notifier from lanes where lanes.notifier is not null;
