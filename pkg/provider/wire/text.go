@@ -1,0 +1,94 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+)
+
+// Text makes a provider's text fit to be kept: secrets out, valid UTF-8, no NUL (Postgres refuses it).
+func (r Record) Text(s string) string { return clean(r.redact, s) }
+
+// Answer is the first MaxAnswer bytes of the body, fit to be kept. Secrets go out before the cut, which could
+// otherwise leave half of one.
+func (r Record) Answer() string {
+	s := clean(r.redact, string(r.Body))
+	if len(s) > MaxAnswer {
+		s = strings.ToValidUTF8(s[:MaxAnswer], "") // only the last rune can be broken
+	}
+	return s
+}
+
+func (r Record) clean(res delivery.Result) delivery.Result {
+	res.Error, res.Sentence, res.Code, res.Reason = r.Text(res.Error), r.Text(res.Sentence), r.Text(res.Code), r.Text(res.Reason)
+	return res
+}
+
+// Clean makes all the text of a result that a provider has filled in fit to be kept.
+func (r Record) Clean(res delivery.Result) delivery.Result { return r.clean(res) }
+
+func clean(red Redactor, s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+	if red != nil {
+		s = red.String(s)
+	}
+	return s
+}
+
+// Hide adds secrets that red may not know, such as a token written into the file itself, in the forms in which they
+// can come back: plain, URL-encoded, base64, JSON-escaped. Secrets under six bytes are left alone: they would tear
+// holes into ordinary words.
+func Hide(red Redactor, secrets ...string) Redactor {
+	h := hider{next: red}
+	var pairs []string
+	for _, s := range secrets {
+		if len(s) < 6 {
+			continue
+		}
+		for _, form := range forms(s) {
+			if !slices.Contains(pairs, form) {
+				pairs = append(pairs, form)
+			}
+		}
+	}
+	// The longest first, so that no secret that begins with another is hidden in part.
+	slices.SortFunc(pairs, func(a, b string) int { return len(b) - len(a) })
+	var args []string
+	for _, p := range pairs {
+		args = append(args, p, "[secret]")
+	}
+	h.replacer = strings.NewReplacer(args...)
+	return h
+}
+
+func forms(s string) []string {
+	var js bytes.Buffer
+	enc := json.NewEncoder(&js)
+	_ = enc.Encode(s) // a string always encodes
+	quoted := strings.TrimSpace(js.String())
+	quoted = quoted[1 : len(quoted)-1]
+	slashed := strings.ReplaceAll(quoted, "/", `\/`)
+	return []string{
+		s, url.QueryEscape(s), url.PathEscape(s), quoted, slashed,
+		base64.StdEncoding.EncodeToString([]byte(s)), base64.URLEncoding.EncodeToString([]byte(s)),
+		base64.RawStdEncoding.EncodeToString([]byte(s)), base64.RawURLEncoding.EncodeToString([]byte(s)),
+	}
+}
+
+type hider struct {
+	next     Redactor
+	replacer *strings.Replacer
+}
+
+// String lets red go first, so that a secret with a name keeps it.
+func (h hider) String(s string) string {
+	if h.next != nil {
+		s = h.next.String(s)
+	}
+	return h.replacer.Replace(s)
+}
