@@ -15,7 +15,7 @@ type Schedule struct {
 // Layer is one rotation.
 type Layer struct {
 	Name  string
-	Users [][]string // in turn; each shift may have several people
+	Users [][]string // in turn; each turn has one person or more
 	Every Every
 	Start time.Time // wall clock in the schedule's zone: only its date and clock fields count
 	End   time.Time // zero: never ends

@@ -1,0 +1,34 @@
+package oncall
+
+import "time"
+
+// farthest is more than any zone has ever been away from UTC.
+const farthest = 26 * time.Hour
+
+// onWall is what the clock on the wall shows at t, as a UTC time with the same fields.
+func onWall(t time.Time, zone *time.Location) time.Time {
+	t = t.In(zone)
+	year, month, day := t.Date()
+	hour, minute, sec := t.Clock()
+	return time.Date(year, month, day, hour, minute, sec, t.Nanosecond(), time.UTC)
+}
+
+// instant is the first instant at which the clock on the wall shows wall or later. So an hour that the zone skips means
+// the first instant after the gap, one that it repeats means the first pass, and a later wall clock never means an
+// earlier instant. It looks only at the few stretches of constant offset around wall.
+func instant(wall time.Time, zone *time.Location) time.Time {
+	// At this instant, and at every earlier one, the wall shows less than wall.
+	t := wall.Add(-farthest).In(zone)
+	for {
+		_, offset := t.Zone()
+		_, end := t.ZoneBounds()
+		reached := wall.Add(-time.Duration(offset) * time.Second).In(zone)
+		if reached.Before(t) {
+			reached = t // the offset jumped forward over wall
+		}
+		if end.IsZero() || reached.Before(end) {
+			return reached
+		}
+		t = end
+	}
+}
