@@ -152,9 +152,9 @@ func clearStale(ctx context.Context, data string) error {
 }
 
 // serves says whether the process lives and works in the data folder, as every Postgres does. Where that can't be
-// told, living is enough.
+// told, living is enough. A process that we may not signal is someone else's, not the server of an earlier start.
 func serves(pid int, data string) bool {
-	if err := syscall.Kill(pid, 0); err != nil && !errors.Is(err, syscall.EPERM) {
+	if syscall.Kill(pid, 0) != nil {
 		return false
 	}
 	cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
