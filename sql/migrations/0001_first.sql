@@ -163,6 +163,34 @@ create table attempt (
 create table attempt_default partition of attempt default;
 create index attempt_delivery on attempt (delivery_id, number);
 
+-- Makes the monthly partitions from this month on. Rows whose worker's clock lay outside them are in the default
+-- partition; a month that has some there stays there.
+-- +goose StatementBegin
+create function add_attempt_partitions(months integer) returns void language plpgsql as $$
+declare
+  first timestamptz := date_trunc('month', clock_timestamp() at time zone 'UTC') at time zone 'UTC';
+  lower timestamptz;
+  upper timestamptz;
+  part  text;
+begin
+  perform pg_advisory_xact_lock(hashtext('tocsin attempt partitions'));
+  for i in 0..months loop
+    lower := first + make_interval(months => i);
+    upper := first + make_interval(months => i + 1);
+    part := 'attempt_' || to_char(lower at time zone 'UTC', 'YYYY_MM');
+    if to_regclass(part) is null then
+      begin
+        execute format('create table %I partition of attempt for values from (%L) to (%L)', part, uuid_at(lower), uuid_at(upper));
+      exception when check_violation then
+        raise notice 'attempts of % stay in the default partition', part;
+      end;
+    end if;
+  end loop;
+end
+$$;
+-- +goose StatementEnd
+select add_attempt_partitions(2);
+
 -- A person's word on a delivery.
 create table decision (
   id          uuid primary key,

@@ -12,7 +12,7 @@ returning id, delivery_id, number, effect, effect_key, revision, operation, addr
 insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at, finished_at,
   outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, duration_ms, answer, reference)
 values (@id, @delivery_id, @number, @effect, @effect_key, @revision, @operation, @address, @worker, @lease_token,
-  clock_timestamp() - make_interval(secs => @duration_ms::float8 / 1000), clock_timestamp(),
+  @started_at::timestamptz, clock_timestamp(),
   @outcome::text, @evidence::text, @closed_by::text, @fault, 'row_lost', @error, @provider_code, @http_status::int, @bytes_written::bigint, @duration_ms::float8, @answer,
   nullif(@ref::text, '')::jsonb)
 on conflict (id) do nothing;
@@ -22,7 +22,7 @@ on conflict (id) do nothing;
 update attempt set late_outcome = @outcome::text, late_at = clock_timestamp(), late_reference = nullif(@ref::text, '')::jsonb,
   http_status = coalesce(http_status, nullif(@status::int, 0)), bytes_written = coalesce(bytes_written, @bytes::bigint),
   provider_code = case when provider_code = '' then @code else provider_code end, answer = case when answer = '' then @answer else answer end
-where id = @id and late_outcome is null
+where id = @id and late_outcome is null and closed_by = 'takeover'
 returning id, number, effect, effect_key, revision, operation, address, outcome, started_at;
 
 -- name: LateSent :many
@@ -30,6 +30,6 @@ returning id, number, effect, effect_key, revision, operation, address, outcome,
 select a.id, a.delivery_id, a.number, a.effect, a.effect_key, a.revision, a.operation, a.address, a.started_at, a.late_outcome, a.late_reference
 from attempt a where a.delivery_id = any(@deliveries::uuid[]) and a.late_outcome = 'sent' order by a.delivery_id, a.number;
 
--- name: AttemptPartitions :many
-select c.relname::text as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
-where i.inhparent = 'attempt'::regclass order by c.relname;
+-- name: AddAttemptPartitions :exec
+-- Makes the partitions of this month and the next ones that are not there yet.
+select add_attempt_partitions(@months::int);

@@ -5,7 +5,7 @@
 select pg_advisory_xact_lock(hashtext('tocsin.oncall_shift'));
 
 -- name: ReadShifts :many
-select * from oncall_shift order by schedule, layer, user_id, since;
+select * from oncall_shift order by schedule collate "C", layer collate "C", user_id collate "C", since;
 
 -- name: DropShifts :exec
 delete from oncall_shift;

@@ -1,0 +1,206 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Attempt is one recorded call, as far as decisions need it.
+type Attempt struct {
+	ID        uuid.UUID
+	Number    int
+	Operation Operation
+	Effect    int
+	Key       string
+	Address   string
+	Revision  int // what it showed; thread: the last event that it posted
+	StartedAt time.Time
+}
+
+// Env is what the file says at the moment of the decision, and where the incident stands.
+type Env struct {
+	Policy   Policy
+	Retries  Retries
+	Resolved bool // the incident is resolved
+}
+
+// slowTry is the shortest wait between tries that a webhook refused with 401 or 403: a deploy gap lasts minutes.
+// deniedTries is how many there are.
+const (
+	slowTry     = 30 * time.Second
+	deniedTries = 3
+	minThrottle = time.Second
+)
+
+// Finish decides what becomes of a delivery by the result of its attempt. It is called again on a fresh row when
+// something was noted meanwhile: the facts of the row win, the result stays.
+func (d Delivery) Finish(e Env, a Attempt, r Result) Step {
+	c := d.stay()
+	if r.Outcome == OutcomeSent {
+		return d.sent(c, a, r.Reference, r.Reason)
+	}
+	if r.Evidence == NotCalled { // shutdown before the call: costs nothing
+		if d.Stop != nil && a.Operation != OpEdit {
+			return d.settle(c, d.Stop.State, d.Stop.Reason, "")
+		}
+		return d.again(c, 0, false, r.Reason, "")
+	}
+	if r.Fault != FaultThrottled {
+		c.Tries++
+	}
+	if r.Outcome == OutcomeUnknown && a.Operation != OpEdit {
+		c.Doubt = d.doubt(a)
+	}
+	if a.Operation == OpEdit {
+		return d.editFailed(c, e, r)
+	}
+	if d.Stop != nil {
+		return d.settle(c, d.Stop.State, d.Stop.Reason, "")
+	}
+	if r.Outcome == OutcomeUnknown && e.Policy.OnUnknown == Hold {
+		return d.settle(c, Held, "doubt", "An attempt may have arrived and this kind is not repeated by itself: find out, then decide.")
+	}
+	switch r.Fault {
+	case FaultPayload, FaultDestination:
+		return d.settle(c, Rejected, r.Reason, r.Sentence)
+	case FaultDenied:
+		if c.Tries >= deniedTries {
+			return d.settle(c, Rejected, r.Reason, r.Sentence)
+		}
+	}
+	return d.retry(c, e, r)
+}
+
+// retry gives the delivery back with the backoff of its tries, or ends it where the file caps them.
+func (d Delivery) retry(c Change, e Env, r Result) Step {
+	if r.Fault != FaultThrottled && r.Fault != FaultAccount && e.Retries.Capped && c.Tries > e.Retries.Count {
+		return d.settle(c, Exhausted, "retries_used_up", r.Sentence)
+	}
+	delay := e.Retries.Backoff(c.Tries)
+	switch r.Fault {
+	case FaultThrottled:
+		delay = max(r.RetryAfter, minThrottle)
+	case FaultAccount: // nothing but a person's hand helps: knock slowly, lose nothing
+		delay = max(e.Retries.MaxDelay, delay)
+	case FaultDenied:
+		delay = max(delay, slowTry)
+	}
+	return d.again(c, delay, true, r.Reason, r.Sentence)
+}
+
+// sent records what the provider accepted. What is wished may have moved on meanwhile: then one more call follows.
+func (d Delivery) sent(c Change, a Attempt, ref Reference, reason string) Step {
+	c.Tries, c.Doubt, c.Stop = 0, nil, nil
+	c.Applied = max(d.Applied, min(a.Revision, d.Desired))
+	if a.Operation == OpCreate && a.Effect == d.Effect && !ref.IsZero() {
+		c.Reference = ref
+	}
+	if d.more(c) {
+		return d.again(c, 0, false, "", "")
+	}
+	return d.settle(c, Sent, reason, "")
+}
+
+// more says that a sent delivery has something newer to show and can show it.
+func (d Delivery) more(c Change) bool {
+	switch d.Kind {
+	case Thread:
+		return c.Applied < c.Desired
+	case Card, Page:
+		return c.Applied < c.Desired && !c.Reference.IsZero()
+	}
+	return false
+}
+
+// editFailed never takes sent away: what was made is there, only its newest face is not.
+func (d Delivery) editFailed(c Change, e Env, r Result) Step {
+	c.Stop = nil
+	switch r.Fault {
+	case FaultGone:
+		if d.Kind == Card && !e.Resolved {
+			// The object was taken away while it is still needed: make a new one.
+			c.Effect, c.Applied, c.Tries, c.Reference, c.Doubt = d.Effect+1, 0, 0, Reference{}, nil
+			return d.again(c, 0, false, r.Reason, r.Sentence)
+		}
+		return d.settle(c, Sent, "edit_failed", r.Sentence)
+	case FaultPayload, FaultDestination:
+		return d.settle(c, Sent, "edit_failed", r.Sentence)
+	case FaultDenied:
+		if c.Tries >= deniedTries {
+			return d.settle(c, Sent, "edit_failed", r.Sentence)
+		}
+	}
+	s := d.retry(c, e, r)
+	if s.change.State == Exhausted {
+		return d.settle(c, Sent, "edit_failed", r.Sentence)
+	}
+	return s
+}
+
+// doubt is the row's doubt after one more attempt of the same effect ended unknown. The oldest attempt keeps its date,
+// the lowest revision counts: what is found later shows at least that.
+func (d Delivery) doubt(a Attempt) *Doubt {
+	n := Doubt{Effect: a.Effect, Key: a.Key, Address: a.Address, Since: a.StartedAt, Revision: a.Revision, Through: a.Revision}
+	if d.Doubt != nil && d.Doubt.Effect == a.Effect && d.Doubt.Key == a.Key {
+		n.Since, n.Revision, n.Through = d.Doubt.Since, min(n.Revision, d.Doubt.Revision), d.Doubt.Through
+	}
+	return &n
+}
+
+// Takeover marks a row whose lease ran out over an open attempt: the attempt was closed as unknown by the caller in the
+// same transaction. The lease stays with the new owner, who judges it next.
+func (d Delivery) Takeover(a Attempt) Step {
+	c := d.stay()
+	c.Closes = true
+	c.Tries++
+	c.Reason = "takeover"
+	if a.Operation != OpEdit {
+		c.Doubt = d.doubt(a)
+	}
+	return d.step(c)
+}
+
+// Late decides what an answer does that came after its lease was lost. It helps only an undecided delivery on the same
+// effect with no newer attempt begun; otherwise it only explains. late is the outcome that the answer would have given.
+func (d Delivery) Late(e Env, a Attempt, late Outcome, ref Reference) (Step, bool) {
+	if a.Effect != d.Effect || a.Number != d.Attempts || d.OpenAttempt != uuid.Nil {
+		return Step{}, false
+	}
+	c := d.stay()
+	if a.Operation == OpEdit {
+		// An old edit that arrived after a newer one was accepted: what is shown is old, show the newest once more.
+		if late != OutcomeFailed && a.Revision < d.Applied && (d.State == Sent || d.State == Pending) {
+			c.Applied = a.Revision
+			return d.again(c, 0, false, "late_answer", ""), true
+		}
+		if late == OutcomeSent && d.State == Pending && a.Revision > d.Applied {
+			return d.sent(c, a, Reference{}, "late_answer"), true
+		}
+		return Step{}, false
+	}
+	switch d.State {
+	case Pending, Held, Exhausted, Expired:
+	default:
+		return Step{}, false
+	}
+	switch late {
+	case OutcomeSent:
+		return d.sent(c, a, ref, "late_answer"), true
+	case OutcomeFailed:
+		if d.Doubt == nil || d.Doubt.Key != a.Key {
+			return Step{}, false
+		}
+		c.Doubt = nil
+		switch {
+		case d.State == Held:
+			return d.again(c, 0, false, "late_answer", ""), true
+		case d.State == Pending && !d.Leased():
+			return d.note(c), true
+		case d.State == Pending:
+			return d.again(c, 0, false, "late_answer", ""), true
+		}
+		return d.note(c), true
+	}
+	return Step{}, false
+}

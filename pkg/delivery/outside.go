@@ -1,0 +1,135 @@
+package delivery
+
+import "fmt"
+
+// Raise wishes a newer revision: for a card and a page what it shows, for a thread the last event. Nothing is sent
+// here; a worker does that. The second result is false when there is nothing to write.
+func (d Delivery) Raise(revision int) (Step, bool) {
+	if revision <= d.Desired {
+		return Step{}, false
+	}
+	c := d.stay()
+	c.Desired = revision
+	if d.State == Sent && d.more(c) {
+		return d.again(c, 0, false, "", ""), true
+	}
+	// Pending: the row is due by its own time already, and a pause or backoff is not cut short. Else only noted.
+	return d.note(c), true
+}
+
+// Cancel withdraws a delivery that is not out yet. reason is acknowledged, resolved or canceled_by. A row whose attempt
+// is open is only marked: the outcome decides. A page or card that exists is not withdrawn but raised.
+func (d Delivery) Cancel(reason string) (Step, bool) { return d.stop(Canceled, reason) }
+
+// Answer tells a page that someone answered: its incident was acknowledged or resolved at the given revision. What is
+// not out is withdrawn; what is out, or may be by the call in flight, shows by whom.
+func (d Delivery) Answer(reason string, revision int) (Step, bool) {
+	if d.State != Pending || d.edits() {
+		return d.Raise(revision)
+	}
+	s, ok := d.Cancel(reason)
+	if ok && d.Leased() && s.change.State == Pending {
+		s.change.Desired = max(d.Desired, revision)
+	}
+	return s, ok
+}
+
+// Expire ends a delivery whose lifetime is over, by the same rules.
+func (d Delivery) Expire() (Step, bool) { return d.stop(Expired, "lifetime_over") }
+
+// Remove ends a delivery whose notifier no live replica knows any more, by the same rules.
+func (d Delivery) Remove() (Step, bool) { return d.stop(Rejected, "notifier_removed") }
+
+// Exhaust ends a delivery whose tries lie above a cap that was lowered meanwhile, by the same rules.
+func (d Delivery) Exhaust() (Step, bool) { return d.stop(Exhausted, "retries_used_up") }
+
+func (d Delivery) stop(to State, reason string) (Step, bool) {
+	if d.State != Pending || d.edits() {
+		return Step{}, false
+	}
+	c := d.stay()
+	if d.OpenAttempt != [16]byte{} {
+		if d.Stop != nil {
+			return Step{}, false // the first reason stays
+		}
+		c.Stop = &Stop{State: to, Reason: reason}
+		return d.note(c), true
+	}
+	// A lease without an attempt is cleared at once: its begin then changes no row and calls nothing.
+	return d.settle(c, to, reason, stopSentences[reason]), true
+}
+
+var stopSentences = map[string]string{
+	"lifetime_over":    "Its time was over before it could be sent.",
+	"notifier_removed": "No replica's file has its notifier any more: put it back, then send again.",
+	"retries_used_up":  "The notifier's retries.count is used up.",
+}
+
+// Action is a person's decision.
+type Action string
+
+// The decisions that a person can make.
+const (
+	AssumeDelivered Action = "assume_delivered"
+	CancelIt        Action = "cancel"
+	SendAgain       Action = "send_again"
+)
+
+// Refusal says why a decision can't be made on a delivery.
+type Refusal struct {
+	Action Action
+	State  State
+	Why    string
+}
+
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("%s is not possible on a delivery that is %s: %s", r.Action, r.State, r.Why)
+}
+
+// Decide applies a person's word. A no never becomes a yes: assume_delivered needs an attempt of the current effect in
+// doubt. Send again is a new effect: a new key, the address resolved anew.
+func (d Delivery) Decide(a Action) (Step, error) {
+	refuse := func(why string) (Step, error) { return Step{}, &Refusal{Action: a, State: d.State, Why: why} }
+	c := d.stay()
+	switch a {
+	case AssumeDelivered:
+		switch {
+		case d.State == Rejected || d.State == Unreachable:
+			return refuse("nothing was delivered")
+		case !d.State.Dead():
+			return refuse("only a dead delivery with an attempt in doubt can be assumed delivered")
+		case d.Doubt == nil || d.Doubt.Effect != d.Effect:
+			return refuse("no attempt of its current effect is in doubt")
+		}
+		return d.settle(c, Assumed, "assumed", ""), nil
+	case CancelIt:
+		switch {
+		case d.State.Dead():
+			return d.settle(c, Canceled, "canceled_by", ""), nil
+		case d.State == Pending:
+			if s, ok := d.Cancel("canceled_by"); ok {
+				return s, nil
+			}
+			return refuse("what it shows is out already")
+		}
+		return refuse("it is over")
+	case SendAgain:
+		if !d.State.Dead() {
+			return refuse("only a dead delivery can be sent again")
+		}
+		c.Effect, c.Tries, c.Doubt, c.Reference = d.Effect+1, 0, nil, Reference{}
+		if d.Kind != Thread { // a thread goes on where it was
+			c.Applied = 0
+		}
+		return d.again(c, 0, false, "", ""), nil
+	}
+	return refuse("no such decision; use assume_delivered, cancel or send_again")
+}
+
+// Revive takes up a thread that was closed because its card was dead, now that the card is sent again.
+func (d Delivery) Revive() (Step, bool) {
+	if d.Kind != Thread || d.State != Canceled || d.Reason != "card_dead" {
+		return Step{}, false
+	}
+	return d.again(d.stay(), 0, false, "", ""), true
+}

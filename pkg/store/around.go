@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
+)
+
+// Around is what lies around a batch of claimed deliveries: all that their judgement and their messages need.
+type Around struct {
+	Contents  map[uuid.UUID]Content
+	Incidents map[uuid.UUID]message.State
+	Cards     map[uuid.UUID][]Card // by incident
+	Lates     map[uuid.UUID][]LateSent
+}
+
+// Card is what pages and threads need to know of a card.
+type Card struct {
+	ID        uuid.UUID
+	Notifier  string
+	State     delivery.State
+	Reference delivery.Reference
+	Over      bool // its first attempt is over, by outcome, takeover or death
+}
+
+// Around reads in at most four statements, each only when the batch needs it.
+func (s *Store) Around(ctx context.Context, batch []Claimed) (Around, error) {
+	a := Around{Contents: map[uuid.UUID]Content{}, Incidents: map[uuid.UUID]message.State{}, Cards: map[uuid.UUID][]Card{}, Lates: map[uuid.UUID][]LateSent{}}
+	contents, incidents, cards, doubts := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
+	for _, d := range batch {
+		if d.ContentID != uuid.Nil {
+			contents[d.ContentID] = true
+		}
+		if d.IncidentID != uuid.Nil {
+			incidents[d.IncidentID] = true
+			if d.Kind == delivery.Page || d.Kind == delivery.Thread {
+				cards[d.IncidentID] = true
+			}
+		}
+		if d.Doubt != nil {
+			doubts[d.ID] = true
+		}
+	}
+	if len(contents) > 0 {
+		rows, err := s.w.Contents(ctx, keys(contents))
+		if err != nil {
+			return a, err
+		}
+		for _, r := range rows {
+			a.Contents[r.ID] = Content{ID: r.ID, Revision: r.Revision, Body: r.Body}
+		}
+	}
+	if len(incidents) > 0 {
+		rows, err := s.w.IncidentStates(ctx, keys(incidents))
+		if err != nil {
+			return a, err
+		}
+		for _, r := range rows {
+			a.Incidents[r.ID] = message.State(r.State)
+		}
+	}
+	if len(cards) > 0 {
+		rows, err := s.w.CardsOfIncidents(ctx, keys(cards))
+		if err != nil {
+			return a, err
+		}
+		for _, r := range rows {
+			c, err := toCard(r)
+			if err != nil {
+				return a, err
+			}
+			a.Cards[deref(r.IncidentID)] = append(a.Cards[deref(r.IncidentID)], c)
+		}
+	}
+	if len(doubts) > 0 {
+		lates, err := s.LateSents(ctx, keys(doubts))
+		if err != nil {
+			return a, err
+		}
+		for _, l := range lates {
+			a.Lates[l.DeliveryID] = append(a.Lates[l.DeliveryID], l)
+		}
+	}
+	return a, nil
+}
+
+func toCard(r query.CardsOfIncidentsRow) (Card, error) {
+	c := Card{ID: r.ID, Notifier: r.Notifier, State: delivery.State(r.State)}
+	c.Over = r.NextAt == nil || r.Tries > 0 || (r.Attempts > 0 && r.OpenAttempt == nil)
+	if len(r.Reference) > 0 {
+		if err := json.Unmarshal(r.Reference, &c.Reference); err != nil {
+			return c, fmt.Errorf("delivery %s: reference: %w", r.ID, err)
+		}
+	}
+	return c, nil
+}
+
+// Timeline reads the entries of an incident after one sequence up to another, at most limit.
+func (s *Store) Timeline(ctx context.Context, incidentID uuid.UUID, after, through, limit int) ([]card.Entry, error) {
+	rows, err := s.w.TimelineOf(ctx, query.TimelineOfParams{IncidentID: incidentID, AfterSequence: after, Through: through, Most: int32(min(limit, 10_000))}) //nolint:gosec // bounded on this line
+	if err != nil {
+		return nil, err
+	}
+	out := make([]card.Entry, len(rows))
+	for i, r := range rows {
+		out[i] = card.Entry{Sequence: r.Sequence, At: r.At, Actor: r.Actor, Type: r.Type, Text: r.Text}
+	}
+	return out, nil
+}
+
+// Unpark brings pages forward that wait for the first attempt of cards of these incidents, and threads that wait for
+// these cards. It is called after the commit of what they wait for; a crash before it costs them their bound.
+// It returns the notifiers that have something to do now.
+func (s *Store) Unpark(ctx context.Context, incidents, cards []uuid.UUID) ([]string, error) {
+	pages, err := s.w.UnparkPages(ctx, incidents)
+	if err != nil {
+		return nil, err
+	}
+	threads, err := s.w.UnparkThreads(ctx, cards)
+	return append(pages, threads...), err
+}
+
+func keys(m map[uuid.UUID]bool) []uuid.UUID {
+	out := make([]uuid.UUID, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}

@@ -1,0 +1,223 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
+)
+
+// Begun is an attempt to be recorded before its call.
+type Begun struct {
+	Delivery delivery.Delivery // as claimed: its token and version fence the write
+	Attempt  delivery.Attempt  // ID is made by the worker; Number and StartedAt come back
+}
+
+// Begin records attempts, in one commit for the batch. What comes back may be called; what does not has moved: its
+// lease is gone, or something was noted on it, and nothing may be called for it. It may be repeated after a lost answer.
+func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uuid.UUID]Begun, error) {
+	p := query.BeginParams{Worker: worker}
+	for _, b := range batch {
+		p.Ids = append(p.Ids, b.Delivery.ID)
+		p.Tokens = append(p.Tokens, b.Delivery.Token)
+		p.Versions = append(p.Versions, int(b.Delivery.Version))
+		p.AttemptIds = append(p.AttemptIds, b.Attempt.ID)
+		p.EffectKeys = append(p.EffectKeys, b.Attempt.Key)
+		p.Revisions = append(p.Revisions, b.Attempt.Revision)
+		p.Operations = append(p.Operations, string(b.Attempt.Operation))
+		p.Addresses = append(p.Addresses, b.Attempt.Address)
+	}
+	rows, err := s.w.Begin(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[uuid.UUID]query.BeginRow, len(rows))
+	for _, r := range rows {
+		at[r.ID] = r
+	}
+	out := make(map[uuid.UUID]Begun, len(rows))
+	for _, b := range batch {
+		r, ok := at[b.Delivery.ID]
+		if !ok {
+			continue
+		}
+		b.Attempt.Number, b.Attempt.StartedAt = r.Attempts, r.StartedAt
+		b.Delivery.Attempts, b.Delivery.Version, b.Delivery.OpenAttempt = r.Attempts, int64(r.Version), b.Attempt.ID
+		out[b.Delivery.ID] = b
+	}
+	return out, nil
+}
+
+// Finished is an attempt that came back, with the step that it leads to.
+type Finished struct {
+	Step     delivery.Step
+	Attempt  delivery.Attempt
+	Result   delivery.Result
+	ClosedBy string // worker, shutdown
+}
+
+// Finish writes results, each row fenced by its own token and version. What does not come back has moved: see Moved.
+func (s *Store) Finish(ctx context.Context, worker string, batch []Finished) (map[uuid.UUID]bool, error) {
+	steps := make([]delivery.Step, len(batch))
+	for i, f := range batch {
+		steps[i] = f.Step
+	}
+	a := applyParams(steps)
+	p := query.FinishParams{
+		Ids: a.Ids, Tokens: a.Tokens, Versions: a.Versions, States: a.States, Reasons: a.Reasons, Sentences: a.Sentences, Effects: a.Effects,
+		Desireds: a.Desireds, Applieds: a.Applieds, Refs: a.Refs, Tries: a.Tries, Doubts: a.Doubts, StopStates: a.StopStates, StopReasons: a.StopReasons,
+		Nexts: a.Nexts, Delays: a.Delays, Jitters: a.Jitters,
+	}
+	for _, f := range batch {
+		r := f.Result
+		p.AttemptIds = append(p.AttemptIds, f.Attempt.ID)
+		p.Outcomes = append(p.Outcomes, string(r.Outcome))
+		p.Evidences = append(p.Evidences, string(r.Evidence))
+		p.ClosedBys = append(p.ClosedBys, f.ClosedBy)
+		p.Faults = append(p.Faults, string(r.Fault))
+		p.AttemptReasons = append(p.AttemptReasons, r.Reason)
+		p.Errors = append(p.Errors, r.Error)
+		p.Codes = append(p.Codes, r.Code)
+		p.Statuses = append(p.Statuses, r.HTTPStatus)
+		p.Bytes = append(p.Bytes, int(r.Bytes))
+		p.Dns = append(p.Dns, millis(r.DNS))
+		p.Connects = append(p.Connects, millis(r.Connect))
+		p.Tlss = append(p.Tlss, millis(r.TLS))
+		p.FirstBytes = append(p.FirstBytes, millis(r.FirstByte))
+		p.Durations = append(p.Durations, millis(r.Duration))
+		p.Answers = append(p.Answers, r.Answer)
+		p.AttemptRefs = append(p.AttemptRefs, refText(r.Reference))
+	}
+	rows, err := s.w.Finish(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	done := make(map[uuid.UUID]bool, len(rows))
+	for _, r := range rows {
+		done[r.ID] = true
+		if r.Closed {
+			continue
+		}
+		for _, f := range batch {
+			if f.Step.From().ID == r.ID {
+				if err := s.addLost(ctx, s.w, worker, f); err != nil {
+					return done, err
+				}
+			}
+		}
+	}
+	return done, nil
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// addLost inserts again an attempt's row that is gone: the call was made, and the history must say so.
+func (s *Store) addLost(ctx context.Context, q *query.Queries, worker string, f Finished) error {
+	d, r := f.Step.From(), f.Result
+	return q.AddLostAttempt(ctx, query.AddLostAttemptParams{
+		ID: f.Attempt.ID, DeliveryID: d.ID, Number: f.Attempt.Number, Effect: f.Attempt.Effect, EffectKey: f.Attempt.Key, Revision: f.Attempt.Revision,
+		Operation: string(f.Attempt.Operation), Address: f.Attempt.Address, Worker: worker, LeaseToken: d.Token, DurationMs: millis(r.Duration),
+		StartedAt: f.Attempt.StartedAt, Outcome: string(r.Outcome), Evidence: string(r.Evidence), ClosedBy: f.ClosedBy, Fault: string(r.Fault), Error: r.Error,
+		ProviderCode: r.Code, HttpStatus: r.HTTPStatus, BytesWritten: int(r.Bytes), Answer: r.Answer, Ref: refText(r.Reference),
+	})
+}
+
+// Read returns deliveries as they stand, with the database's clock.
+func (s *Store) Read(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID]Claimed, error) {
+	rows, err := s.w.DeliveriesByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[uuid.UUID]Claimed, len(rows))
+	for _, r := range rows {
+		d, err := toDelivery(query.ClaimRow(r))
+		if err != nil {
+			return nil, err
+		}
+		out[r.ID] = Claimed{Delivery: d, Now: r.ClaimedAt, Called: r.CalledAt != nil}
+	}
+	return out, nil
+}
+
+// Late keeps an answer whose lease was lost. It goes to the attempt's row as late evidence; decide then says, on the
+// delivery as it stands under lock, whether it settles anything. settled says that it did; recorded is false when the
+// answer stood there already as an ordinary result: an earlier Finish whose answer was lost.
+func (s *Store) Late(ctx context.Context, worker string, f Finished, decide func(delivery.Delivery, delivery.Attempt) (delivery.Step, bool)) (recorded, settled bool, err error) {
+	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		recorded, settled = false, false
+		q := s.w.WithTx(tx)
+		// The delivery first, then its attempt: the order of all locks.
+		rows, err := q.LockDeliveriesByID(ctx, []uuid.UUID{f.Step.From().ID})
+		if err != nil {
+			return err
+		}
+		r := f.Result
+		a, err := q.LateEvidence(ctx, query.LateEvidenceParams{
+			ID: f.Attempt.ID, Outcome: string(r.Outcome), Ref: refText(r.Reference), Status: r.HTTPStatus, Bytes: int(r.Bytes), Code: r.Code, Answer: r.Answer,
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return s.lateNoRow(ctx, q, worker, f)
+		}
+		if err != nil {
+			return err
+		}
+		recorded = true
+		if len(rows) == 0 {
+			return nil
+		}
+		d, err := toDelivery(query.ClaimRow(rows[0]))
+		if err != nil {
+			return err
+		}
+		step, ok := decide(d, delivery.Attempt{
+			ID: a.ID, Number: a.Number, Operation: delivery.Operation(a.Operation), Effect: a.Effect, Key: a.EffectKey, Address: a.Address, Revision: a.Revision, StartedAt: a.StartedAt,
+		})
+		if !ok {
+			return nil
+		}
+		done, err := q.Apply(ctx, applyParams([]delivery.Step{step}))
+		settled = len(done) == 1
+		return err
+	})
+	return recorded, settled, err
+}
+
+// lateNoRow is reached when no attempt took the late evidence: it was closed by this worker already, or has late
+// evidence already, or its row is gone. Only the last needs a write.
+func (s *Store) lateNoRow(ctx context.Context, q *query.Queries, worker string, f Finished) error {
+	return s.addLost(ctx, q, worker, f)
+}
+
+// LateSent is late evidence of a success that may settle a delivery in doubt.
+type LateSent struct {
+	DeliveryID uuid.UUID
+	Attempt    delivery.Attempt
+	Reference  delivery.Reference
+}
+
+// LateSents reads late evidence of success on rows in doubt, before each of their creates.
+func (s *Store) LateSents(ctx context.Context, deliveries []uuid.UUID) ([]LateSent, error) {
+	rows, err := s.w.LateSent(ctx, deliveries)
+	if err != nil {
+		return nil, err
+	}
+	var out []LateSent
+	for _, r := range rows {
+		l := LateSent{DeliveryID: r.DeliveryID, Attempt: delivery.Attempt{
+			ID: r.ID, Number: r.Number, Operation: delivery.Operation(r.Operation), Effect: r.Effect, Key: r.EffectKey, Address: r.Address, Revision: r.Revision, StartedAt: r.StartedAt,
+		}}
+		if len(r.LateReference) > 0 {
+			if err := json.Unmarshal(r.LateReference, &l.Reference); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
+)
+
+// AddSteps adds due steps of an escalation. A step that is there already stays: an escalation runs once per incident.
+func (tx *Tx) AddSteps(ctx context.Context, steps ...EscalationStep) error {
+	for _, s := range steps {
+		if err := tx.q.AddStep(ctx, query.AddStepParams{ID: s.ID, IncidentID: s.IncidentID, Name: s.Name, Round: s.Round, Step: s.Step, Due: s.Due}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Steps locks and returns all steps of an incident's escalations.
+func (tx *Tx) Steps(ctx context.Context, incidentID uuid.UUID) ([]EscalationStep, error) {
+	rows, err := tx.q.StepsOf(ctx, incidentID)
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, toStep)
+}
+
+// DueSteps names steps that are due. They are not locked: lock the incident, then look again with Steps.
+func (tx *Tx) DueSteps(ctx context.Context, limit int) ([]EscalationStep, error) {
+	rows, err := tx.q.DueSteps(ctx, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, toStep)
+}
+
+// FireStep marks a due step as fired.
+func (tx *Tx) FireStep(ctx context.Context, id uuid.UUID) error { return one(tx.q.FireStep(ctx, id)) }
+
+// WithdrawSteps ends all due steps of an incident: someone answered.
+func (tx *Tx) WithdrawSteps(ctx context.Context, incidentID uuid.UUID, reason string) error {
+	_, err := tx.q.WithdrawSteps(ctx, reason, incidentID)
+	return err
+}
+
+// BringForward makes a due step due now.
+func (tx *Tx) BringForward(ctx context.Context, id uuid.UUID) error {
+	return one(tx.q.BringForward(ctx, id))
+}
+
+func one(n int64, err error) error {
+	if err == nil && n == 0 {
+		return ErrFenced
+	}
+	return err
+}
+
+func toStep(r query.Escalation) (EscalationStep, error) {
+	return EscalationStep{ID: r.ID, IncidentID: r.IncidentID, Name: r.Name, Round: r.Round, Step: r.Step, DueAt: r.DueAt, State: r.State}, nil
+}
+
+// DeadDelivery is a delivery that died and whose self-alert is not committed yet.
+type DeadDelivery struct {
+	Delivery            delivery.Delivery
+	Sentence            string
+	StepID              uuid.UUID // page: the escalation step that made it
+	IncidentTopic       string    // empty: belongs to no incident
+	IncidentCriticality string
+	IncidentTitle       string
+}
+
+// UnannouncedDead locks dead deliveries whose self-alert is still to be raised, skipping those that another replica has.
+func (tx *Tx) UnannouncedDead(ctx context.Context, limit int) ([]DeadDelivery, error) {
+	rows, err := tx.q.UnannouncedDead(ctx, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r query.UnannouncedDeadRow) (DeadDelivery, error) {
+		d, err := toDelivery(query.ClaimRow{
+			ID: r.ID, IncidentID: r.IncidentID, ContentID: r.ContentID, Kind: r.Kind, Notifier: r.Notifier, Target: r.Target, State: r.State, Reason: r.Reason,
+			Effect: r.Effect, Desired: r.Desired, Applied: r.Applied, Reference: r.Reference, Attempts: r.Attempts, Tries: r.Tries, OpenAttempt: r.OpenAttempt,
+			Doubt: r.Doubt, StopState: r.StopState, StopReason: r.StopReason, CardID: r.CardID, WaitUntil: r.WaitUntil, ExpiresAt: r.ExpiresAt,
+			CreatedAt: r.CreatedAt, CalledAt: r.CalledAt, LeaseToken: r.LeaseToken, Version: r.Version,
+		})
+		return DeadDelivery{
+			Delivery: d, Sentence: r.Sentence, StepID: deref(r.StepID), IncidentTopic: r.IncidentTopic, IncidentCriticality: r.IncidentCriticality, IncidentTitle: r.IncidentTitle,
+		}, err
+	})
+}
+
+// Announced marks deaths as announced; the mark belongs to this death, a later one is announced anew.
+func (tx *Tx) Announced(ctx context.Context, ids ...uuid.UUID) error {
+	return tx.q.Announced(ctx, ids)
+}
+
+// Callback notes a provider's callback. first is false when it came before: providers redeliver what they saw no answer to.
+func (tx *Tx) Callback(ctx context.Context, key string) (first bool, err error) {
+	n, err := tx.q.FirstCallback(ctx, key)
+	return n == 1, err
+}
+
+// Audit notes who did what.
+func (tx *Tx) Audit(ctx context.Context, actor, action, object, detail string) error {
+	return tx.q.AddAudit(ctx, query.AddAuditParams{ID: NewID(), Actor: actor, Action: action, Object: object, Detail: detail})
+}
+
+// AddDecision keeps a person's word on a delivery, with the state that it was said of.
+func (tx *Tx) AddDecision(ctx context.Context, d delivery.Delivery, actor string, action delivery.Action, reason string) error {
+	return tx.q.AddDecision(ctx, query.AddDecisionParams{
+		ID: NewID(), DeliveryID: d.ID, Actor: actor, Action: string(action), Reason: reason, FromState: string(d.State), Effect: d.Effect,
+	})
+}
+
+// NewID makes a uuid v7: keys in order of time keep the indexes' hot end small.
+func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+// Account is a chat account that belongs to a person.
+type Account struct {
+	Provider  string // slack, telegram
+	AccountID string
+	UserID    string
+}
+
+// Accounts are all linked accounts: a few per person.
+func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
+	rows, err := s.q.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r query.Account) (Account, error) {
+		return Account{Provider: r.Provider, AccountID: r.AccountID, UserID: r.UserID}, nil
+	})
+}
+
+// Replica is a live instance and what its file knows.
+type Replica struct {
+	ID        string
+	Checksum  string
+	Notifiers []string
+	Version   string
+}
+
+// Heartbeat says that a replica is alive. It is committed before the replica's intake opens.
+func (s *Store) Heartbeat(ctx context.Context, r Replica) error {
+	return s.q.Heartbeat(ctx, query.HeartbeatParams{ID: r.ID, Checksum: r.Checksum, Notifiers: r.Notifiers, Version: r.Version})
+}
+
+// RemoveReplica takes a replica out that stops in an orderly way.
+func (s *Store) RemoveReplica(ctx context.Context, id string) error {
+	return s.q.RemoveReplica(ctx, id)
+}
+
+// MaintainPartitions makes the attempt partitions of this month and the next two.
+func (s *Store) MaintainPartitions(ctx context.Context) error {
+	return s.q.AddAttemptPartitions(ctx, 2)
+}

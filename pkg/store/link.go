@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
+)
+
+// LinkCode is a one-time code by which a person links a chat account, with the button press that asked for it. Only
+// the code's hash is kept.
+type LinkCode struct {
+	Hash      []byte // sha256 of the code's text
+	Provider  string // slack, telegram
+	AccountID string
+	Account   string // the name the chat showed
+	Press     Press
+}
+
+// Press is a press on a message's button that waits until its presser is known.
+type Press struct {
+	Action     string `json:"action"` // ack, resolve
+	IncidentID string `json:"incident_id"`
+}
+
+// AddLinkCode keeps a code for ttl.
+func (s *Store) AddLinkCode(ctx context.Context, c LinkCode, ttl time.Duration) error {
+	press, err := json.Marshal(c.Press)
+	if err != nil {
+		return fmt.Errorf("encode press: %w", err)
+	}
+	if err := s.q.DropStaleLinkCodes(ctx); err != nil {
+		return fmt.Errorf("drop old link codes: %w", err)
+	}
+	if err := s.q.AddLinkCode(ctx, query.AddLinkCodeParams{Hash: c.Hash, Provider: c.Provider, AccountID: c.AccountID, Account: c.Account, Press: press, Ttl: ttl}); err != nil {
+		return fmt.Errorf("store link code: %w", err)
+	}
+	return nil
+}
+
+// ReadLinkCode looks at a code without using it. [ErrNotFound] where it is unknown, used or too old.
+func (s *Store) ReadLinkCode(ctx context.Context, hash []byte) (LinkCode, error) {
+	row, err := s.q.ReadLinkCode(ctx, hash)
+	if err != nil {
+		return LinkCode{}, readError("read link code", err)
+	}
+	return linkCode(row)
+}
+
+// TakeLinkCode uses a code up. [ErrNotFound] where it is unknown, used or too old.
+func (tx *Tx) TakeLinkCode(ctx context.Context, hash []byte) (LinkCode, error) {
+	row, err := tx.q.TakeLinkCode(ctx, hash)
+	if err != nil {
+		return LinkCode{}, readError("use link code", err)
+	}
+	return linkCode(row)
+}
+
+func linkCode(row query.LinkCode) (LinkCode, error) {
+	c := LinkCode{Hash: row.Hash, Provider: row.Provider, AccountID: row.AccountID, Account: row.Account}
+	if len(row.Press) > 0 {
+		if err := json.Unmarshal(row.Press, &c.Press); err != nil {
+			return LinkCode{}, fmt.Errorf("read the press of a link code: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// PutAccount links a chat account to a user, whoever it belonged to before.
+func (tx *Tx) PutAccount(ctx context.Context, provider, accountID, userID, by string) error {
+	err := tx.q.PutAccount(ctx, query.PutAccountParams{Provider: provider, AccountID: accountID, UserID: userID, LinkedBy: by})
+	if err != nil {
+		return fmt.Errorf("link account: %w", err)
+	}
+	return nil
+}
+
+// AccountUser is the id of the user that a chat account is linked to; false where it is linked to none.
+func (s *Store) AccountUser(ctx context.Context, provider, accountID string) (string, bool, error) {
+	user, err := s.q.AccountUser(ctx, provider, accountID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("read account: %w", err)
+	}
+	return user, true, nil
+}

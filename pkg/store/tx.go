@@ -1,0 +1,270 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
+)
+
+// Tx is a transaction of someone who is not a worker: intake, scheduler, a person's decision. The order of its locks is
+// always the same: the incident first, then its deliveries by id, then attempts; batches lock by id too.
+type Tx struct {
+	tx  pgx.Tx
+	q   *query.Queries
+	now time.Time
+}
+
+// InTx runs fn in one transaction. After a deadlock or a serialization failure it runs fn again, so fn must have no
+// effects but its writes. An error of the commit is returned as it is: the writes may have taken place.
+func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
+	var err error
+	for range txTries {
+		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			t := &Tx{tx: tx, q: s.q.WithTx(tx)}
+			var err error
+			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
+				return err
+			}
+			return fn(t)
+		})
+		if err == nil || !again(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// Now is the database's clock at the start of the transaction.
+func (tx *Tx) Now() time.Time { return tx.now }
+
+// OpenIncident returns the live incident of in.Key, locked, or makes it from in. Two replicas that get the same alert
+// at once meet on its row: one makes it, the other waits and gets it.
+func (tx *Tx) OpenIncident(ctx context.Context, in Incident) (inc Incident, created bool, err error) {
+	r, err := tx.q.OpenIncident(ctx, query.OpenIncidentParams{ID: in.ID, Key: in.Key, Source: in.Source, Topic: in.Topic, Title: in.Title, Criticality: in.Criticality})
+	if err != nil {
+		return Incident{}, false, err
+	}
+	return toIncident(r.Incident), r.Created, nil
+}
+
+// LiveIncident locks the open or acknowledged incident of a key.
+func (tx *Tx) LiveIncident(ctx context.Context, key string) (Incident, bool, error) {
+	return maybe(toIncident)(tx.q.LockLiveIncident(ctx, key))
+}
+
+// LockIncident locks an incident by id. It returns ErrNotFound when there is none.
+func (tx *Tx) LockIncident(ctx context.Context, id uuid.UUID) (Incident, error) {
+	r, err := tx.q.LockIncident(ctx, id)
+	return toIncident(r), notFound(err)
+}
+
+// LastResolved is the incident of a key that was resolved last. It is not locked: it changes no more.
+func (tx *Tx) LastResolved(ctx context.Context, key string) (Incident, bool, error) {
+	return maybe(toIncident)(tx.q.LastResolvedIncident(ctx, key))
+}
+
+// SaveIncident writes all that may change of a locked incident.
+func (tx *Tx) SaveIncident(ctx context.Context, i Incident) error {
+	return tx.q.SaveIncident(ctx, query.SaveIncidentParams{
+		ID: i.ID, Topic: i.Topic, Title: i.Title, State: string(i.State), Criticality: i.Criticality, Count: i.Count, Firing: i.Firing, Resolved: i.Resolved,
+		Truncated: i.Truncated, Revision: i.Revision, Sequence: i.Sequence, AcknowledgedAt: i.AcknowledgedAt, AcknowledgedBy: text(i.AcknowledgedBy),
+		ResolvedAt: i.ResolvedAt, ResolvedBy: text(i.ResolvedBy),
+	})
+}
+
+// Alert finds one fingerprint of an incident.
+func (tx *Tx) Alert(ctx context.Context, incidentID uuid.UUID, fingerprint string) (Alert, bool, error) {
+	r, err := tx.q.FindAlert(ctx, incidentID, fingerprint)
+	if err = notFound(err); err != nil {
+		if err == ErrNotFound { //nolint:errorlint // made on the line before
+			return Alert{}, false, nil
+		}
+		return Alert{}, false, err
+	}
+	a, err := toAlert(r)
+	return a, true, err
+}
+
+// Alerts are the alerts of an incident, firing first, newest first.
+func (tx *Tx) Alerts(ctx context.Context, incidentID uuid.UUID, limit int) ([]Alert, error) {
+	rows, err := tx.q.AlertsOfIncident(ctx, incidentID, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Alert, len(rows))
+	for i, r := range rows {
+		if out[i], err = toAlert(r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// PutAlert writes an alert by incident and fingerprint; first and last seen are the database's clock.
+func (tx *Tx) PutAlert(ctx context.Context, a Alert) error {
+	if a.Labels == nil {
+		a.Labels = map[string]string{}
+	}
+	if a.Links == nil {
+		a.Links = []message.Link{}
+	}
+	labels, err := json.Marshal(a.Labels)
+	if err != nil {
+		return err
+	}
+	links, err := json.Marshal(a.Links)
+	if err != nil {
+		return err
+	}
+	return tx.q.PutAlert(ctx, query.PutAlertParams{
+		ID: a.ID, IncidentID: a.IncidentID, Fingerprint: a.Fingerprint, Topic: a.Topic, Criticality: a.Criticality, Status: a.Status, Title: a.Title,
+		Text: a.Text, Labels: labels, Links: links, StartsAt: a.StartsAt, EndsAt: a.EndsAt, Count: a.Count,
+	})
+}
+
+// AddTimeline appends entries. The caller counts their sequence from the locked incident's and saves the incident.
+func (tx *Tx) AddTimeline(ctx context.Context, incidentID uuid.UUID, entries ...card.Entry) error {
+	for _, e := range entries {
+		if err := tx.q.AddTimeline(ctx, query.AddTimelineParams{IncidentID: incidentID, Sequence: e.Sequence, Actor: e.Actor, Type: e.Type, Text: e.Text}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PutContent writes what deliveries show; an older revision never replaces a newer one.
+func (tx *Tx) PutContent(ctx context.Context, c Content) error {
+	return tx.q.PutContent(ctx, c.ID, c.Revision, c.Body)
+}
+
+// Deliveries locks and returns the deliveries of an incident, by id.
+func (tx *Tx) Deliveries(ctx context.Context, incidentID uuid.UUID) ([]delivery.Delivery, error) {
+	rows, err := tx.q.LockDeliveriesOfIncident(ctx, incidentID)
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r query.LockDeliveriesOfIncidentRow) (delivery.Delivery, error) {
+		return toDelivery(query.ClaimRow(r))
+	})
+}
+
+// Delivery locks one delivery. It returns ErrNotFound when there is none. Lock its incident before.
+func (tx *Tx) Delivery(ctx context.Context, id uuid.UUID) (delivery.Delivery, error) {
+	rows, err := tx.q.LockDeliveriesByID(ctx, []uuid.UUID{id})
+	if err != nil {
+		return delivery.Delivery{}, err
+	}
+	if len(rows) == 0 {
+		return delivery.Delivery{}, ErrNotFound
+	}
+	return toDelivery(query.ClaimRow(rows[0]))
+}
+
+// AddDeliveries adds deliveries. Due times are the database's clock at the write plus their delay.
+func (tx *Tx) AddDeliveries(ctx context.Context, ds ...NewDelivery) error {
+	for _, d := range ds {
+		p := query.AddDeliveryParams{
+			ID: d.ID, IncidentID: nonzero(d.IncidentID), ContentID: nonzero(d.ContentID), Kind: string(d.Kind), Priority: int16(d.Kind.Priority()), //nolint:gosec // 0 to 4
+			Notifier: d.Notifier, Target: d.Target, State: string(delivery.Pending), Delay: d.Delay, Desired: max(d.Desired, 1), CardID: nonzero(d.CardID), StepID: nonzero(d.StepID),
+			Lifetime: d.Lifetime,
+		}
+		if d.Wait > 0 {
+			p.Waits, p.Delay, p.Reason = true, d.Wait, "waiting_for_card"
+		}
+		if d.Dead != nil {
+			p.State, p.Reason, p.Sentence = string(d.Dead.State), d.Dead.Reason, d.Dead.Sentence
+		}
+		if err := tx.q.AddDelivery(ctx, p); err != nil {
+			return fmt.Errorf("add %s to %s: %w", d.Kind, d.Notifier, err)
+		}
+	}
+	return nil
+}
+
+// Apply writes steps decided on rows of this transaction. It returns ErrFenced when a row had moved, which can't be on
+// rows that this transaction locked.
+func (tx *Tx) Apply(ctx context.Context, steps ...delivery.Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	ids, err := tx.q.Apply(ctx, applyParams(steps))
+	if err != nil {
+		return err
+	}
+	if len(ids) != len(steps) {
+		return fmt.Errorf("%d of %d deliveries: %w", len(steps)-len(ids), len(steps), ErrFenced)
+	}
+	return nil
+}
+
+// ExpiredDeliveries locks deliveries whose lifetime is over, skipping those that another replica has.
+func (tx *Tx) ExpiredDeliveries(ctx context.Context, limit int) ([]delivery.Delivery, error) {
+	rows, err := tx.q.LockExpired(ctx, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r query.LockExpiredRow) (delivery.Delivery, error) { return toDelivery(query.ClaimRow(r)) })
+}
+
+func convert[R, T any](rows []R, f func(R) (T, error)) ([]T, error) {
+	out := make([]T, len(rows))
+	for i, r := range rows {
+		var err error
+		if out[i], err = f(r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// maybe turns "no row" into false.
+func maybe[R, T any](f func(R) T) func(R, error) (T, bool, error) {
+	return func(r R, err error) (T, bool, error) {
+		var zero T
+		if err = notFound(err); err != nil {
+			if err == ErrNotFound { //nolint:errorlint // made on the line before
+				return zero, false, nil
+			}
+			return zero, false, err
+		}
+		return f(r), true, nil
+	}
+}
+
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func toIncident(r query.Incident) Incident {
+	return Incident{
+		ID: r.ID, Key: r.Key, Source: r.Source, Topic: r.Topic, Title: r.Title, State: message.State(r.State), Criticality: r.Criticality, Count: r.Count,
+		Firing: r.Firing, Resolved: r.Resolved, Truncated: r.Truncated, Revision: r.Revision, Sequence: r.Sequence, OpenedAt: r.OpenedAt,
+		AcknowledgedAt: r.AcknowledgedAt, AcknowledgedBy: deref(r.AcknowledgedBy), ResolvedAt: r.ResolvedAt, ResolvedBy: deref(r.ResolvedBy),
+	}
+}
+
+func toAlert(r query.Alert) (Alert, error) {
+	a := Alert{
+		ID: r.ID, IncidentID: r.IncidentID, Fingerprint: r.Fingerprint, Topic: r.Topic, Criticality: r.Criticality, Status: r.Status, Title: r.Title, Text: r.Text,
+		StartsAt: r.StartsAt, EndsAt: r.EndsAt, Count: r.Count, FirstSeenAt: r.FirstSeenAt, LastSeenAt: r.LastSeenAt,
+	}
+	if err := json.Unmarshal(r.Labels, &a.Labels); err != nil {
+		return a, fmt.Errorf("alert %s: labels: %w", r.ID, err)
+	}
+	if err := json.Unmarshal(r.Links, &a.Links); err != nil {
+		return a, fmt.Errorf("alert %s: links: %w", r.ID, err)
+	}
+	return a, nil
+}
