@@ -1,0 +1,143 @@
+package card
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+)
+
+// The types of timeline entries.
+const (
+	EntryOpened         = "opened"
+	EntryAlertFiring    = "alert_firing"
+	EntryAlertResolved  = "alert_resolved"
+	EntryAcknowledged   = "acknowledged"
+	EntryPaged          = "paged"
+	EntryUnreachable    = "unreachable"
+	EntryNotified       = "notified"
+	EntryTruncated      = "truncated"
+	EntryNobodyAnswered = "nobody_answered"
+	EntryQuiet          = "quiet"
+	EntryResolved       = "resolved"
+)
+
+// OpenedText says what an incident was opened for.
+func OpenedText(title, criticality string, alerts int) string {
+	text := "Opened: " + title
+	if criticality != "" && criticality != "none" {
+		text += " (" + criticality + ")"
+	}
+	if alerts > 1 {
+		text += ", " + counted(alerts, "alert")
+	}
+	return text
+}
+
+// AlertText says that one alert began or ceased to fire. detail is what tells it apart, and may be empty.
+func AlertText(firing bool, title, detail string) string {
+	text := "Alert resolved: " + title
+	if firing {
+		text = "Alert firing: " + title
+	}
+	if detail != "" {
+		text += " (" + clip(detail, maxDetail) + ")"
+	}
+	return text
+}
+
+// Detail is what tells an alert apart from the others of its incident: the labels that are not common to all.
+func Detail(labels, common map[string]string) string { return detail(Alert{Labels: labels}, common) }
+
+// AcknowledgedText says who answered and how fast.
+func AcknowledgedText(name string, after time.Duration, reason string) string {
+	return because("Acknowledged by "+name+" after "+Duration(after), reason)
+}
+
+// ResolvedText says who ended an incident and how long it took. name is empty where its source did.
+func ResolvedText(name string, after time.Duration, reason string) string {
+	text := "Resolved"
+	if name != "" {
+		text += " by " + name
+	}
+	return because(text+" after "+Duration(after), reason)
+}
+
+// because adds a person's reason.
+func because(text, reason string) string {
+	if reason = strings.TrimSpace(reason); reason == "" {
+		return text
+	}
+	return text + ": " + reason
+}
+
+// PagingText says who is paged, why, and by which ways: "Paging Ana Torres (primary) by slack-dm, telegram-dm in 2 min".
+func PagingText(name, why string, ways []string) string {
+	text := "Paging " + name
+	if why != "" {
+		text += " (" + why + ")"
+	}
+	if len(ways) > 0 {
+		text += " by " + strings.Join(ways, ", ")
+	}
+	return text
+}
+
+// UnreachableText says that a step reaches nobody, and why.
+func UnreachableText(sentence string) string { return "Page not possible: " + sentence }
+
+// NotifiedText says that an escalation step told a notifier.
+func NotifiedText(notifiers []string) string { return "Telling " + strings.Join(notifiers, ", ") }
+
+// TruncatedText says that the source left alerts out, and what follows from it.
+func TruncatedText(n int) string { return truncatedText(n) }
+
+func truncatedText(n int) string {
+	return fmt.Sprintf("The source left %s out of its last message, so their state is not known: the incident stays open until a complete message says that all are resolved, or a person resolves it.", counted(n, "alert"))
+}
+
+// NobodyAnsweredText says that an escalation came to its end.
+func NobodyAnsweredText(name string, rounds int) string {
+	return fmt.Sprintf("Nobody answered: escalation %s ended after %s", name, counted(rounds, "round"))
+}
+
+// maxDigest bounds the lines of one digest; the newest matter most, the first says how it began.
+const maxDigest = 20
+
+// Replies is what a thread posts next: one entry as it stands, or several as one digest with their times. The one that
+// ends the incident contains "Resolved".
+func Replies(s Snapshot, entries []Entry, o Options) message.Message {
+	m := message.Message{Footer: o.footer()}
+	switch len(entries) {
+	case 0:
+		return m
+	case 1:
+		m.Title = line(entries[0])
+		return m
+	}
+	m.Title = counted(len(entries), "update")
+	if last := entries[len(entries)-1]; last.Type == EntryResolved {
+		m.Title = line(last)
+	}
+	var lines []string
+	for i, e := range entries {
+		if skipped := len(entries) - maxDigest; skipped > 0 && i > 0 && i <= skipped {
+			if i == skipped {
+				lines = append(lines, fmt.Sprintf("… and %d more", skipped))
+			}
+			continue
+		}
+		lines = append(lines, clock(e.At, s.OpenedAt)+"  "+line(e))
+	}
+	m.Text = strings.Join(lines, "\n")
+	return m
+}
+
+// line is one entry in words. Each type says something even where the text is missing.
+func line(e Entry) string {
+	if e.Text != "" {
+		return e.Text
+	}
+	return strings.ToUpper(e.Type[:min(1, len(e.Type))]) + strings.ReplaceAll(e.Type[min(1, len(e.Type)):], "_", " ")
+}

@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+)
+
+// Paging is what one step of an escalation makes now.
+type Paging struct {
+	Pages   []Delivery // one per way to each person; a dead one where a way or a person can't be reached
+	Lines   []string   // for the timeline: who is paged, why and how
+	Missing []string   // for the timeline: who can't be, and why
+	Reached bool       // somebody is paged, or the step pages nobody at all: else the next step's time has come
+}
+
+// Pages says whom a step pages at an instant. wait is how long a page may wait for the incident's card; zero where
+// there is none, or none to wait for.
+func Pages(f *config.File, accounts []Account, targets []string, criticality string, wait time.Duration, now time.Time) Paging {
+	p := Paging{Reached: len(targets) == 0}
+	done := map[string]bool{} // user and notifier: somebody named twice is paged once
+	for _, target := range targets {
+		kind, id, _ := strings.Cut(target, ":")
+		who, err := people(f, kind, id, now)
+		if err != nil {
+			p.miss(Delivery{Kind: delivery.Page, Notifier: likely(f, kind, id), Target: target, Dead: dead(err)})
+			continue
+		}
+		for i, u := range who {
+			name := target
+			if i > 0 {
+				name = fmt.Sprintf("%s/%d", target, i+1)
+			}
+			p.person(f, accounts, u, name, why(kind, id), HighUrgency(criticality), wait, now, done)
+		}
+	}
+	return p
+}
+
+// person adds the ways to one person. When a way is closed, the next one that is open takes its time.
+func (p *Paging) person(f *config.File, accounts []Account, u config.User, target, why string, high bool, wait time.Duration, now time.Time, done map[string]bool) {
+	name := u.Name
+	if name == "" {
+		name = u.ID
+	}
+	var ways []string
+	listed := false
+	closed := time.Duration(-1) // when the first closed way would have been tried
+	for _, c := range u.Contacts {
+		if c.Urgency == "high" && !high || c.Urgency == "low" && high {
+			continue
+		}
+		listed = true
+		at := u.ID + "\x00" + c.Via
+		if done[at] {
+			continue
+		}
+		done[at] = true
+		d := Delivery{Kind: delivery.Page, Notifier: c.Via, Target: target, Delay: c.After, Lifetime: f.Kinds[delivery.Page].Lifetime}
+		if _, err := Resolve(f, accounts, c.Via, target, now); err != nil {
+			d.Dead, d.Delay = dead(err), 0
+			p.miss(d)
+			if closed < 0 {
+				closed = c.After
+			}
+			continue
+		}
+		if closed >= 0 {
+			d.Delay, closed = min(d.Delay, closed), -1
+		}
+		way := c.Via
+		if d.Delay > 0 {
+			way += " in " + card.Duration(d.Delay)
+		} else {
+			d.Wait = wait
+		}
+		ways = append(ways, way)
+		p.Pages = append(p.Pages, d)
+	}
+	switch {
+	case len(ways) > 0:
+		p.Reached = true
+		p.Lines = append(p.Lines, card.PagingText(name, why, ways))
+	case !listed:
+		urgency := "low"
+		if high {
+			urgency = "high"
+		}
+		p.miss(Delivery{Kind: delivery.Page, Notifier: direct(f), Target: target, Dead: &Dead{
+			State: delivery.Unreachable, Reason: NoLinkedAccount,
+			Sentence: fmt.Sprintf("%s has no contact for %s urgency in the file: add one under contacts, then send again.", name, urgency),
+		}})
+	}
+}
+
+// miss adds a page that is dead as it is made.
+func (p *Paging) miss(d Delivery) {
+	p.Pages = append(p.Pages, d)
+	if d.Dead != nil && !slices.Contains(p.Missing, d.Dead.Sentence) {
+		p.Missing = append(p.Missing, d.Dead.Sentence)
+	}
+}
+
+// why is the reason that the timeline gives for paging somebody.
+func why(kind, id string) string {
+	if kind == "schedule" {
+		return id
+	}
+	return "by name"
+}
+
+// likely is the notifier by which a page for nobody would most likely have gone, so that it can be sent again once
+// somebody is on call: a contact of the schedule's people.
+func likely(f *config.File, kind, id string) string {
+	if kind == "schedule" {
+		if s, ok := schedule(f, id); ok {
+			for _, layer := range slices.Backward(s.Layers) {
+				for _, turn := range layer.Users {
+					for _, name := range turn {
+						if u, ok := user(f, name); ok && len(u.Contacts) > 0 {
+							return u.Contacts[0].Via
+						}
+					}
+				}
+			}
+		}
+	}
+	return direct(f)
+}
+
+// direct is the first notifier by name that sends to people; empty where the file has none.
+func direct(f *config.File) string {
+	name := ""
+	for n, v := range f.Notifiers {
+		if v.Direct() && (name == "" || n < name) {
+			name = n
+		}
+	}
+	return name
+}

@@ -1,0 +1,183 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+)
+
+// Targets of notifiers that have a place of their own. "schedule:ID" and "user:ID" are the others; "schedule:ID/2" is
+// the second of several people on one shift.
+const (
+	TargetChannel = "channel"
+	TargetURL     = "url"
+	TargetLog     = "log"
+)
+
+// Account is a chat account that is linked to a person.
+type Account struct {
+	Provider  string // slack, telegram
+	AccountID string
+	UserID    string
+}
+
+// Person is whom a target means at one moment, and where to reach them. Places have an address only.
+type Person struct {
+	UserID  string
+	Name    string
+	Address string
+}
+
+// Unreachable says why a target can't be reached now. Reason is from the closed list; Sentence tells how to mend it.
+type Unreachable struct {
+	Reason   string
+	Sentence string
+}
+
+func (u *Unreachable) Error() string { return u.Reason + ": " + u.Sentence }
+
+// The reasons for which there is nowhere to send.
+const (
+	NobodyOnCall    = "nobody_on_call"
+	NoLinkedAccount = "no_linked_account"
+	NotifierOff     = "notifier_off"
+	NotifierRemoved = "notifier_removed"
+	NoDestination   = "destination:none"
+)
+
+// Resolve says who a target means now and where to reach them through a notifier. A failure is always an *Unreachable.
+func Resolve(f *config.File, accounts []Account, notifier, target string, now time.Time) (Person, error) {
+	n, ok := f.Notifiers[notifier]
+	switch {
+	case !ok:
+		return Person{}, &Unreachable{NotifierRemoved, fmt.Sprintf("The file has no notifier %q: put it back, then send again.", notifier)}
+	case n.Off:
+		return Person{}, off(notifier)
+	}
+	kind, id, personal := strings.Cut(target, ":")
+	if !personal {
+		return place(n, target)
+	}
+	users, err := people(f, kind, id, now)
+	if err != nil {
+		return Person{}, err
+	}
+	return reach(n, users[0], accounts)
+}
+
+func off(notifier string) *Unreachable {
+	return &Unreachable{NotifierOff, fmt.Sprintf("The notifier %s is off: remove `off: true` from it, then send again.", notifier)}
+}
+
+// place is the notifier's own destination.
+func place(n config.Notifier, target string) (Person, error) {
+	address := ""
+	switch n.Type {
+	case "slack":
+		if address = n.Channel; n.WebhookURL != "" {
+			address = n.WebhookURL
+		}
+	case "telegram":
+		address = n.ChatID
+	case "webhook":
+		address = n.URL
+	case "log":
+		address = n.Path
+	}
+	if address == "" {
+		return Person{}, &Unreachable{NoDestination, fmt.Sprintf("The notifier %s has no %s of its own: give it one, or let an escalation page people through it.", n.Name, target)}
+	}
+	return Person{Address: address}, nil
+}
+
+// people are those whom "schedule:ID" or "user:ID" means now: at least one.
+func people(f *config.File, kind, id string, now time.Time) ([]config.User, error) {
+	switch kind {
+	case "user":
+		if u, ok := user(f, id); ok {
+			return []config.User{u}, nil
+		}
+		return nil, &Unreachable{NoLinkedAccount, fmt.Sprintf("The file has no user %q any more: name somebody else in the escalation, then send again.", id)}
+	case "schedule":
+		name, place, several := strings.Cut(id, "/")
+		s, ok := schedule(f, name)
+		if !ok {
+			return nil, &Unreachable{NobodyOnCall, fmt.Sprintf("The file has no schedule %q any more: put it back, then send again.", name)}
+		}
+		var out []config.User
+		if shift, ok := s.At(now); ok {
+			for _, id := range shift.Users {
+				if u, ok := user(f, id); ok {
+					out = append(out, u)
+				}
+			}
+		}
+		if len(out) == 0 {
+			return nil, &Unreachable{NobodyOnCall, fmt.Sprintf("Nobody is on call for %s now: add a layer that covers this time, then send again.", name)}
+		}
+		if several {
+			// The shift may have become smaller since: a second message to someone is better than one to nobody.
+			k, err := strconv.Atoi(place)
+			if err != nil || k < 1 {
+				k = 1
+			}
+			return out[(k-1)%len(out):][:1], nil
+		}
+		return out, nil
+	}
+	return nil, &Unreachable{NoDestination, fmt.Sprintf("%s:%s is neither a schedule nor a user.", kind, id)}
+}
+
+// reach finds a person's address with a notifier: the contact's own, else the linked account.
+func reach(n config.Notifier, u config.User, accounts []Account) (Person, error) {
+	p := Person{UserID: u.ID, Name: u.Name}
+	if p.Name == "" {
+		p.Name = u.ID
+	}
+	for _, c := range u.Contacts {
+		if c.Via == n.Name && c.Address != "" {
+			p.Address = c.Address
+			return p, nil
+		}
+	}
+	switch n.Type {
+	case "webhook", "log":
+		here, err := place(n, TargetURL)
+		p.Address = here.Address
+		return p, err
+	case "slack":
+		if n.WebhookURL != "" {
+			p.Address = n.WebhookURL
+			return p, nil
+		}
+	}
+	for _, a := range accounts {
+		if a.Provider == n.Type && a.UserID == u.ID {
+			p.Address = a.AccountID
+			return p, nil
+		}
+	}
+	return p, &Unreachable{NoLinkedAccount, fmt.Sprintf("No %s account is linked to %s: let them press a button in the chat and follow the link, or put an address on their contact via %s; then send again.", n.Type, p.Name, n.Name)}
+}
+
+func user(f *config.File, id string) (config.User, bool) {
+	for _, u := range f.Users {
+		if u.ID == id {
+			return u, true
+		}
+	}
+	return config.User{}, false
+}
+
+func schedule(f *config.File, id string) (oncall.Schedule, bool) {
+	for _, s := range f.Schedules {
+		if s.ID == id {
+			return s, true
+		}
+	}
+	return oncall.Schedule{}, false
+}

@@ -1,0 +1,85 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+)
+
+// Match is what the file says about one alert.
+type Match struct {
+	Notifiers   []string // each once, in the order of the routes, then the alert's own
+	Escalations []string // each once
+	Routes      []Verdict
+}
+
+// Verdict says whether one route takes an alert, and why.
+type Verdict struct {
+	Match   string // the route's pattern
+	Line    int    // where it stands in the file
+	Matched bool
+	Why     string
+}
+
+// Routes asks every route. notify names the notifiers that the alert brings itself; names that the file does not know
+// are left out.
+func Routes(f *config.File, topic string, labels map[string]string, notify []string) Match {
+	var m Match
+	for _, r := range f.Routes {
+		ok, why := takes(r, topic, labels)
+		m.Routes = append(m.Routes, Verdict{Match: r.Match.String(), Line: r.Line, Matched: ok, Why: why})
+		if !ok {
+			continue
+		}
+		m.Notifiers = append(m.Notifiers, r.Notify...)
+		if r.Escalate != "" {
+			m.Escalations = append(m.Escalations, r.Escalate)
+		}
+	}
+	m.Notifiers = append(m.Notifiers, notify...)
+	m.Notifiers = known(m.Notifiers, f.Notifiers)
+	m.Escalations = known(m.Escalations, f.Escalations)
+	return m
+}
+
+// Empty says that nothing in the file takes the alert.
+func (m Match) Empty() bool { return len(m.Notifiers) == 0 && len(m.Escalations) == 0 }
+
+// known keeps each defined name once, in order.
+func known[T any](names []string, defined map[string]T) []string {
+	var out []string
+	for _, n := range names {
+		if _, ok := defined[n]; ok && !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// takes says whether a route takes an alert, with the reason either way.
+func takes(r config.Route, topic string, labels map[string]string) (bool, string) {
+	if !r.Match.Match(topic) {
+		return false, fmt.Sprintf("the topic %s is not %s", topic, r.Match)
+	}
+	for _, name := range sortedKeys(r.Labels) {
+		if want, got := r.Labels[name], labels[name]; want != got {
+			return false, fmt.Sprintf("the label %s is %q, not %q", name, got, want)
+		}
+	}
+	for _, m := range r.Matchers {
+		if !m.Match(labels) {
+			return false, fmt.Sprintf("the label %s is %q, which %s does not take", m.Name(), labels[m.Name()], m)
+		}
+	}
+	return true, fmt.Sprintf("the topic %s is %s", topic, r.Match)
+}
+
+func sortedKeys(labels map[string]string) []string {
+	out := make([]string, 0, len(labels))
+	for n := range labels {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
