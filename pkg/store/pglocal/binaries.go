@@ -67,8 +67,8 @@ func lookAround(ctx context.Context) []binaries {
 	} else {
 		if p, err := exec.LookPath("postgres"); err == nil {
 			// Postgres finds its share folder from where it really lies.
-			if real, err := filepath.EvalSymlinks(p); err == nil {
-				dirs = append(dirs, filepath.Dir(real))
+			if target, err := filepath.EvalSymlinks(p); err == nil {
+				dirs = append(dirs, filepath.Dir(target))
 			}
 		}
 		if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {

@@ -3,6 +3,7 @@ package pglocal_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -247,7 +248,7 @@ func TestHelperParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Stdout.WriteString("pid " + strconv.Itoa(s.Pid()) + "\n")
+	fmt.Println("pid", s.Pid())
 	<-s.Done()
 }
 

@@ -61,18 +61,18 @@ func (u user) canReach(dir string) error {
 	if !u.other() {
 		return nil
 	}
-	real, err := filepath.EvalSymlinks(dir)
+	path, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return fmt.Errorf("folder for Postgres: %w", err)
 	}
-	fi, err := os.Stat(real)
+	fi, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("folder for Postgres: %w", err)
 	}
-	if err := os.Chmod(real, fi.Mode().Perm()|0o111); err != nil {
+	if err := os.Chmod(path, fi.Mode().Perm()|0o111); err != nil {
 		return fmt.Errorf("open the folder for Postgres to user %s: %w", u.name, err)
 	}
-	for at := real; ; at = filepath.Dir(at) {
+	for at := path; ; at = filepath.Dir(at) {
 		fi, err := os.Stat(at)
 		if err != nil {
 			return fmt.Errorf("folder for Postgres: %w", err)
