@@ -1,0 +1,217 @@
+// Package logfile appends events to a file, one JSON object a line, and says sent only when the disk has them.
+package logfile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/wire"
+)
+
+// DefaultTimeout bounds a call where the notifier sets none.
+const DefaultTimeout = 10 * time.Second
+
+// file is what is needed of an open file; tests put faults behind it.
+type file interface {
+	Write([]byte) (int, error)
+	ReadAt([]byte, int64) (int, error)
+	Stat() (fs.FileInfo, error)
+	Sync() error
+	Close() error
+}
+
+// Provider appends to one path. It is safe for use by many goroutines, and beside other processes that append to the
+// same file: each line is one write to the end. The file is opened for every line, so it may be rotated at any time.
+type Provider struct {
+	path    string
+	timeout time.Duration
+	clean   wire.Redactor
+	open    func(path string) (file, error)
+}
+
+var _ provider.Provider = (*Provider)(nil)
+
+// New makes a provider of a notifier with a path. red may be nil.
+func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
+	if n.Path == "" {
+		return nil, fmt.Errorf("notifier %s: log needs path", n.Name)
+	}
+	p := &Provider{path: n.Path, timeout: n.Timeout, clean: wire.Hide(red), open: openAppend}
+	if p.timeout <= 0 {
+		p.timeout = DefaultTimeout
+	}
+	return p, nil
+}
+
+func openAppend(path string) (file, error) {
+	// O_NONBLOCK, so that a pipe that nobody reads is an error and no wait without end; files do not mind it. Reading
+	// is for the last byte; what can only be written is opened so.
+	const flags = os.O_APPEND | os.O_CREATE | syscall.O_NONBLOCK | syscall.O_CLOEXEC
+	f, err := os.OpenFile(path, flags|os.O_RDWR, 0o640)
+	if errors.Is(err, fs.ErrPermission) {
+		f, err = os.OpenFile(path, flags|os.O_WRONLY, 0o640)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Do appends the payload to the address, or to the notifier's path where the call has none. Only creates are possible.
+func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
+	began := time.Now()
+	res := p.do(ctx, c)
+	res.Duration = time.Since(began)
+	res.Error, res.Sentence = p.clean.String(res.Error), p.clean.String(res.Sentence)
+	return res
+}
+
+func (p *Provider) do(ctx context.Context, c provider.Call) delivery.Result {
+	if c.Operation != delivery.OpCreate {
+		return failed(delivery.NotCalled, delivery.FaultPayload, "payload:operation", "a log can neither edit nor reply", nil)
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, c.Payload); err != nil {
+		return failed(delivery.NotCalled, delivery.FaultPayload, "payload:json", "the payload is not JSON", err)
+	}
+	line.WriteByte('\n')
+	path := c.Address
+	if path == "" {
+		path = p.path
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("send timed out after %s", p.timeout))
+	defer cancel()
+	// A disk that hangs cannot be told to stop. The write goes on without us, but only if it had begun.
+	var turn atomic.Int32
+	done := make(chan delivery.Result, 1)
+	go func() { done <- p.append(path, line.Bytes(), &turn) }()
+	select {
+	case res := <-done:
+		return res
+	case <-ctx.Done():
+		err := context.Cause(ctx)
+		reason := "timeout"
+		if errors.Is(err, context.Canceled) {
+			reason = "shutdown"
+		}
+		if turn.CompareAndSwap(waiting, abandoned) {
+			res := failed(delivery.NotSent, delivery.FaultTransient, reason, "", nil)
+			res.Error = err.Error()
+			return res
+		}
+		return delivery.Result{
+			Outcome: delivery.OutcomeUnknown, Evidence: delivery.PossiblySent, Reason: reason, Error: err.Error(),
+			Sentence: "the disk under " + path + " does not answer: the line may have been written",
+		}
+	}
+}
+
+// Whose turn it is: nobody's, the writer's, or nobody's ever again.
+const (
+	waiting int32 = iota
+	writing
+	abandoned
+)
+
+// append writes the line with one call and waits for the disk.
+func (p *Provider) append(path string, line []byte, turn *atomic.Int32) delivery.Result {
+	f, err := p.open(path)
+	if err != nil {
+		return openFailed(path, err)
+	}
+	defer f.Close() //nolint:errcheck // what matters was synced
+	info, err := f.Stat()
+	if err != nil {
+		return failed(delivery.NotSent, delivery.FaultTransient, "log:stat", "", fmt.Errorf("look at %s: %w", path, err))
+	}
+	if torn(f, info) {
+		// An earlier write broke off, on a full disk for one. A line of its own keeps this one readable.
+		line = append([]byte{'\n'}, line...)
+	}
+	if !turn.CompareAndSwap(waiting, writing) {
+		return failed(delivery.NotSent, delivery.FaultTransient, "timeout", "", errors.New("given up before the write"))
+	}
+	n, err := f.Write(line)
+	if n == 0 && err != nil {
+		return failed(delivery.NotSent, delivery.FaultTransient, "log:write", "look at the disk under "+path, fmt.Errorf("write to %s: %w", path, err))
+	}
+	if n < len(line) {
+		return inDoubt(path, n, "log:short_write", fmt.Errorf("%d of %d bytes were written to %s: %w", n, len(line), path, err))
+	}
+	if err := f.Sync(); err != nil && (info.Mode().IsRegular() || !errors.Is(err, syscall.EINVAL)) {
+		return inDoubt(path, n, "log:sync", fmt.Errorf("sync %s: %w", path, err))
+	}
+	if info.Size() == 0 && info.Mode().IsRegular() {
+		// The file may be new: its name must reach the disk too.
+		if err := syncFolder(filepath.Dir(path)); err != nil {
+			return inDoubt(path, n, "log:sync", fmt.Errorf("sync the folder of %s: %w", path, err))
+		}
+	}
+	return delivery.Result{Outcome: delivery.OutcomeSent, Evidence: delivery.Answered, Bytes: int64(n)}
+}
+
+// torn says that a regular file does not end with a line's end.
+func torn(f file, info fs.FileInfo) bool {
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	var last [1]byte
+	n, err := f.ReadAt(last[:], info.Size()-1)
+	return n == 1 && (err == nil) && last[0] != '\n'
+}
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close() //nolint:errcheck // read only
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
+		return err
+	}
+	return nil
+}
+
+// openFailed tells a place that is wrong from a machine that is short of something.
+func openFailed(path string, err error) delivery.Result {
+	where := fmt.Errorf("open %s: %w", path, err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return failed(delivery.NotSent, delivery.FaultDestination, "destination:no_folder",
+			"make the folder "+filepath.Dir(path)+", or change path in the file, then send again", where)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return failed(delivery.NotSent, delivery.FaultDestination, "destination:no_permission",
+			"let tocsin write to "+path+", then send again", where)
+	case errors.Is(err, syscall.EISDIR):
+		return failed(delivery.NotSent, delivery.FaultDestination, "destination:is_folder",
+			path+" is a folder: path in the file must name a file in it", where)
+	}
+	return failed(delivery.NotSent, delivery.FaultTransient, "log:open", "", where)
+}
+
+func failed(e delivery.Evidence, f delivery.Fault, reason, sentence string, err error) delivery.Result {
+	res := delivery.Result{Outcome: delivery.OutcomeFailed, Evidence: e, Fault: f, Reason: reason, Sentence: sentence, Error: sentence}
+	if err != nil {
+		res.Error = err.Error()
+	}
+	return res
+}
+
+func inDoubt(path string, n int, reason string, err error) delivery.Result {
+	return delivery.Result{
+		Outcome: delivery.OutcomeUnknown, Evidence: delivery.PossiblySent, Reason: reason, Bytes: int64(n), Error: err.Error(),
+		Sentence: "the line may be missing from " + path + " or be there in part: look at the disk",
+	}
+}

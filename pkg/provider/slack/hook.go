@@ -1,0 +1,118 @@
+package slack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	slackgo "github.com/slack-go/slack"
+
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/wire"
+)
+
+// hookBody is the JSON body of an incoming webhook.
+type hookBody struct {
+	Text        string               `json:"text"`
+	Blocks      []slackgo.Block      `json:"blocks,omitempty"`
+	Attachments []slackgo.Attachment `json:"attachments,omitempty"`
+}
+
+// doHook posts to the incoming webhook. It can only make messages: no reference comes back, so nothing can be edited
+// or answered.
+func (p *Provider) doHook(ctx context.Context, c provider.Call) delivery.Result {
+	if c.Operation != delivery.OpCreate {
+		return notCalled(delivery.FaultPayload, "payload:operation", "a Slack webhook can neither edit nor reply: use a bot token for that")
+	}
+	m := c.Message
+	m.Buttons = nil // a webhook's app need not be ours: a press would reach nobody
+	r := render(m)
+	body := hookBody{Text: r.text}
+	if r.colour == "" {
+		body.Blocks = r.blocks
+	} else {
+		body.Attachments = []slackgo.Attachment{r.attachment()}
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return notCalled(delivery.FaultPayload, "payload:not_built", "the message could not be written as JSON")
+	}
+	u, err := url.Parse(p.hook)
+	if err != nil {
+		return notCalled(delivery.FaultDestination, "destination:url", "webhook_url in the file is not a URL")
+	}
+	return judgeHook(p.client.Do(jsonPost(ctx, u, raw)), u.Hostname() == "hooks.slack.com" && strings.HasPrefix(u.Path, "/services/"))
+}
+
+// jsonPost builds the request by hand: http.NewRequest would quote the URL, a secret, in its error.
+func jsonPost(ctx context.Context, u *url.URL, body []byte) *http.Request {
+	r := &http.Request{
+		Method: http.MethodPost, URL: u, Host: u.Host,
+		Header:        http.Header{"Content-Type": {"application/json; charset=utf-8"}, "User-Agent": {"tocsin"}},
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
+	}
+	return r.WithContext(ctx)
+}
+
+var hookCode = regexp.MustCompile(`^[a-z][a-z0-9_]{1,80}$`)
+
+// judgeHook judges by the body first and the status second, since most of the statuses are not documented. Slack's
+// own webhooks say "ok"; servers that speak like Slack, and workflow URLs, say anything with a 2xx.
+func judgeHook(rec wire.Record, slacks bool) delivery.Result {
+	res, settled := rec.Judge()
+	if settled {
+		return res
+	}
+	body := strings.TrimSpace(string(rec.Body))
+	code := ""
+	if rec.Whole() {
+		if hookCode.MatchString(body) {
+			code = body
+		} else if a := parse(rec.Body); a.json && !a.ok {
+			code = a.code
+		}
+	}
+	if r, ok := lookUp(code, hookCodes, codes); ok && code != "" && r.verdict != same {
+		res = r.apply(res, code, "the webhook's channel", "")
+		switch r.verdict {
+		case throttled:
+			res.RetryAfter = wire.RetryAfter(rec.Header, time.Now())
+		case gone:
+			res.Fault = delivery.FaultPayload
+		case account:
+			// A webhook has no token: what its URL may not do, a new URL must.
+			res.Fault, res.Reason = delivery.FaultDestination, "destination:"+code
+		}
+		return rec.Clean(res)
+	}
+	httpCode := "http_" + strconv.Itoa(rec.Status)
+	switch {
+	case rec.Status < 300 && (body == "ok" || !slacks) && !strings.Contains(strings.ReplaceAll(body, " ", ""), `"ok":false`):
+		res.Outcome = delivery.OutcomeSent
+		return res
+	case rec.Status < 300:
+		return rec.Doubt("unreadable_answer", fmt.Sprintf("the webhook answered %d without saying ok", rec.Status))
+	case rec.Status == http.StatusRequestTimeout:
+		return rec.Doubt(httpCode, "the webhook answered 408, which does not say whether it took the message")
+	case rec.Status == http.StatusBadRequest && slacks, rec.Status == http.StatusRequestEntityTooLarge, rec.Status == http.StatusUnprocessableEntity:
+		res = row{payload, ourContent}.apply(res, httpCode, "", "")
+	default:
+		res = row{destination, "check webhook_url of the notifier in the file"}.apply(res, httpCode, "", "")
+	}
+	res.Error = fmt.Sprintf("the webhook at %s answered %d: %s", rec.Host, rec.Status, message.Fit(message.Line(rec.Answer()), 200, message.CodePoints))
+	return rec.Clean(res)
+}
+
+// fit keeps a private answer within Slack's limit.
+func fit(s string) string { return message.Fit(s, maxText, cost) }

@@ -1,0 +1,192 @@
+// Package slack speaks Slack's dialect: the Web API with a bot token, incoming webhooks, and the callbacks of buttons.
+//
+// slack-go builds the requests and nothing more. What an answer means is read from the wire's record with the tables
+// in codes.go, since the library drops the status, the body or the error in most of the answers that matter.
+package slack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	slackgo "github.com/slack-go/slack"
+
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/wire"
+)
+
+// MetadataType is the event type of the metadata that every new message carries, and MetadataKey the name under which
+// its payload holds the effect key. By them an unknown post can be found again.
+const (
+	MetadataType = "tocsin_delivery"
+	MetadataKey  = "effect_key"
+)
+
+const defaultAPI = "https://slack.com/api/"
+
+// Provider sends through one notifier. It is safe for use by many goroutines.
+type Provider struct {
+	token   string
+	api     string // ends in a slash
+	apiHost string
+	hook    string // incoming webhook; empty: Web API
+	client  *wire.Client
+	clean   wire.Redactor
+}
+
+var (
+	_ provider.Provider  = (*Provider)(nil)
+	_ provider.Linker    = (*Provider)(nil)
+	_ provider.Whisperer = (*Provider)(nil)
+)
+
+// New makes a provider of a notifier with a token or a webhook URL. red may be nil; the notifier's own secrets are
+// taken out of every result in any case.
+func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
+	if n.Token == "" && n.WebhookURL == "" {
+		return nil, fmt.Errorf("notifier %s: slack needs token or webhook_url", n.Name)
+	}
+	if n.Token != "" && n.WebhookURL != "" {
+		return nil, fmt.Errorf("notifier %s: slack takes token or webhook_url, not both", n.Name)
+	}
+	p := &Provider{token: n.Token, api: n.APIURL, hook: n.WebhookURL}
+	if p.api == "" {
+		p.api = defaultAPI
+	}
+	p.api = strings.TrimRight(p.api, "/") + "/"
+	u, err := url.Parse(p.api)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("notifier %s: api_url is not a URL that begins with https:// or http://", n.Name)
+	}
+	p.apiHost = u.Host
+	secrets := []string{n.Token, n.WebhookURL, n.SigningSecret, n.AppToken}
+	if n.WebhookURL != "" {
+		h, err := url.Parse(n.WebhookURL)
+		if err != nil || h.Host == "" || h.Scheme != "http" && h.Scheme != "https" {
+			// The URL is a secret, and url.Parse's error quotes it.
+			return nil, fmt.Errorf("notifier %s: webhook_url is not a URL that begins with https:// or http://", n.Name)
+		}
+		if len(h.Path) > len("/services/") {
+			secrets = append(secrets, h.EscapedPath())
+		}
+		if h.User != nil {
+			password, _ := h.User.Password()
+			secrets = append(secrets, password)
+		}
+	}
+	p.clean = wire.Hide(red, secrets...)
+	p.client = wire.New(wire.Options{Provider: "slack", Timeout: n.Timeout, Redact: p.clean})
+	return p, nil
+}
+
+// Do makes the call. A create goes to the address, which is a channel id or, for a page, a user id; replies and edits
+// go where the reference says.
+func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
+	if p.hook != "" {
+		return p.doHook(ctx, c)
+	}
+	opts := render(c.Message).options()
+	channel := c.Address
+	switch c.Operation {
+	case delivery.OpCreate:
+		if channel == "" {
+			return notCalled(delivery.FaultDestination, "destination:no_address", "the notifier has no channel for this delivery: set channel in the file")
+		}
+	case delivery.OpEdit, delivery.OpReply:
+		channel = c.Reference.Channel
+		if channel == "" || c.Reference.TS == "" {
+			return notCalled(delivery.FaultGone, "slack:no_reference", "it is not known which message this belongs to")
+		}
+	default:
+		return notCalled(delivery.FaultPayload, "payload:operation", fmt.Sprintf("slack cannot do %q", c.Operation))
+	}
+
+	tap := p.client.Tap(ctx)
+	api := slackgo.New(p.token, slackgo.OptionHTTPClient(tap), slackgo.OptionAPIURL(p.api))
+	// The library's results are set aside: judge reads the record.
+	switch c.Operation {
+	case delivery.OpEdit:
+		_, _, _, _ = api.UpdateMessageContext(ctx, channel, c.Reference.TS, opts...)
+	default:
+		opts = append(opts, slackgo.MsgOptionMetadata(slackgo.SlackMetadata{
+			EventType: MetadataType, EventPayload: map[string]any{MetadataKey: c.Key},
+		}))
+		if c.Operation == delivery.OpReply {
+			opts = append(opts, slackgo.MsgOptionTS(c.Reference.TS))
+			if c.Broadcast {
+				opts = append(opts, slackgo.MsgOptionBroadcast())
+			}
+		}
+		_, _, _ = api.PostMessageContext(ctx, channel, opts...)
+	}
+	return judge(tap.Record, c)
+}
+
+// notCalled is the result of a call that was not made.
+func notCalled(f delivery.Fault, reason, sentence string) delivery.Result {
+	return delivery.Result{
+		Outcome: delivery.OutcomeFailed, Evidence: delivery.NotCalled, Fault: f, Reason: reason,
+		Sentence: sentence, Error: "not called: " + sentence,
+	}
+}
+
+// Link asks Slack for the message's permalink. Where Slack does not say, it is made up of the coordinates, which Slack
+// resolves for whoever is signed in.
+func (p *Provider) Link(ctx context.Context, r delivery.Reference) string {
+	if r.Permalink != "" {
+		return r.Permalink
+	}
+	if r.Channel == "" || r.TS == "" || p.token == "" {
+		return ""
+	}
+	tap := p.client.Tap(ctx)
+	api := slackgo.New(p.token, slackgo.OptionHTTPClient(tap), slackgo.OptionAPIURL(p.api))
+	_, _ = api.GetPermalinkContext(ctx, &slackgo.PermalinkParameters{Channel: r.Channel, Ts: r.TS})
+	if rec := tap.Record; rec.Whole() && rec.Status == http.StatusOK {
+		var answer struct {
+			OK        bool   `json:"ok"`
+			Permalink string `json:"permalink"`
+		}
+		if json.Unmarshal(rec.Body, &answer) == nil && answer.OK {
+			if u, err := url.Parse(answer.Permalink); err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") {
+				return answer.Permalink
+			}
+		}
+	}
+	return "https://slack.com/archives/" + url.PathEscape(r.Channel) + "/p" + url.PathEscape(strings.ReplaceAll(r.TS, ".", ""))
+}
+
+// whisperTimeout bounds a private answer: the person is looking at the button.
+const whisperTimeout = 5 * time.Second
+
+// Whisper posts text to a callback's response_url so that only the presser sees it. The URL must be https, or on the
+// host of api_url; it comes with a signed callback, but a signature does not make an address safe.
+func (p *Provider) Whisper(ctx context.Context, to, text string) error {
+	u, err := url.Parse(to)
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || u.Host != p.apiHost) {
+		return errors.New("slack: the callback's response_url is neither https nor on the host of api_url")
+	}
+	body, err := json.Marshal(map[string]any{
+		"response_type": "ephemeral", "replace_original": false, "text": escape(fit(text)),
+	})
+	if err != nil {
+		return fmt.Errorf("slack: the private answer: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
+	defer cancel()
+	rec := p.client.Do(jsonPost(ctx, u, body))
+	if rec.Err != nil {
+		return fmt.Errorf("slack: the private answer did not go out: %s", rec.Text(rec.Err.Error()))
+	}
+	if rec.Status/100 != 2 {
+		return fmt.Errorf("slack: the private answer was refused with %d: %s", rec.Status, rec.Answer())
+	}
+	return nil
+}
