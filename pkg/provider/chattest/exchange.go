@@ -2,6 +2,7 @@ package chattest
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -34,6 +35,7 @@ type Exchange struct {
 func (c *Core) Serve(w http.ResponseWriter, r *http.Request, x Exchange) {
 	q := &x.Request
 	q.HTTP, q.Path = r.Method, r.URL.Path
+	q.Params = maps.Clone(q.Params) // the chat may go on changing its own; the ledger's is read without the lock
 	c.mu.Lock()
 	c.record(q)
 	f := c.draw(q)
