@@ -15,13 +15,15 @@ import (
 type Lane struct {
 	Notifier string
 	Free     int
-	Low      time.Time // begin of the index scan for all but pages; zero: from the start
+	// Low begins the index scan of priorities 1 to 4 at this due time; zero: from the start. Pages have none.
+	Low [4]time.Time
 }
 
 // Claimed is a delivery under a fresh lease.
 type Claimed struct {
 	delivery.Delivery
 	Now       time.Time // the database's clock at the claim
+	Due       time.Time // next_at before the claim: its due time, or the lease's end that it outlived
 	Called    bool      // an attempt of it was begun before, under any lease
 	TakenOver *TakenOver
 }
@@ -39,7 +41,10 @@ func (s *Store) Claim(ctx context.Context, worker string, lease time.Duration, l
 	for _, l := range lanes {
 		p.Notifiers = append(p.Notifiers, l.Notifier)
 		p.Free = append(p.Free, l.Free)
-		p.Low = append(p.Low, l.Low)
+		p.Low1 = append(p.Low1, l.Low[0])
+		p.Low2 = append(p.Low2, l.Low[1])
+		p.Low3 = append(p.Low3, l.Low[2])
+		p.Low4 = append(p.Low4, l.Low[3])
 	}
 	var out []Claimed
 	err := pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
@@ -54,7 +59,7 @@ func (s *Store) Claim(ctx context.Context, worker string, lease time.Duration, l
 			if err != nil {
 				return err
 			}
-			out = append(out, Claimed{Delivery: d, Now: r.ClaimedAt, Called: r.CalledAt != nil})
+			out = append(out, Claimed{Delivery: d, Now: r.ClaimedAt, Due: deref(r.WasDue), Called: r.CalledAt != nil})
 			if d.OpenAttempt != uuid.Nil {
 				open = append(open, d.OpenAttempt)
 			}

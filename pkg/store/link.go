@@ -29,15 +29,12 @@ type Press struct {
 }
 
 // AddLinkCode keeps a code for ttl.
-func (s *Store) AddLinkCode(ctx context.Context, c LinkCode, ttl time.Duration) error {
+func (tx *Tx) AddLinkCode(ctx context.Context, c LinkCode, ttl time.Duration) error {
 	press, err := json.Marshal(c.Press)
 	if err != nil {
 		return fmt.Errorf("encode press: %w", err)
 	}
-	if err := s.q.DropStaleLinkCodes(ctx); err != nil {
-		return fmt.Errorf("drop old link codes: %w", err)
-	}
-	if err := s.q.AddLinkCode(ctx, query.AddLinkCodeParams{Hash: c.Hash, Provider: c.Provider, AccountID: c.AccountID, Account: c.Account, Press: press, Ttl: ttl}); err != nil {
+	if err := tx.q.AddLinkCode(ctx, query.AddLinkCodeParams{Hash: c.Hash, Provider: c.Provider, AccountID: c.AccountID, Account: c.Account, Press: press, Ttl: ttl}); err != nil {
 		return fmt.Errorf("store link code: %w", err)
 	}
 	return nil

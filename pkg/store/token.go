@@ -2,6 +2,9 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -70,4 +73,21 @@ func (s *Store) RevokeToken(ctx context.Context, name string) error {
 		return ErrNotFound
 	}
 	return nil
+}
+
+// tokenPrefix lets scanners for leaked secrets know a token of ours.
+const tokenPrefix = "tocsin_"
+
+// MakeToken makes the text of a new API token, 256 random bits, and the hash under which it is kept.
+func MakeToken() (text string, hash []byte) {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // crypto/rand never fails: it ends the process instead
+	text = tokenPrefix + base64.RawURLEncoding.EncodeToString(b)
+	return text, HashToken(text)
+}
+
+// HashToken is the hash of a token's text. The text is random and long, so a plain hash is enough.
+func HashToken(text string) []byte {
+	h := sha256.Sum256([]byte(text))
+	return h[:]
 }

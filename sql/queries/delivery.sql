@@ -3,39 +3,41 @@
 
 -- name: Claim :many
 -- Takes due rows and rows whose lease ran out: both are the same column, next_at. Per notifier at most @free, higher
--- priority first; pages have no low watermark. A crash after this line leaves a lease that runs out by itself.
+-- priority first. The low watermarks begin the index scans behind the dead entries of what is done already; pages have
+-- none. A crash after this line leaves a lease that runs out by itself.
 with lane as materialized (
-  select unnest(@notifiers::text[]) as notifier, unnest(@free::int[]) as free, unnest(@low::timestamptz[]) as low
+  select unnest(@notifiers::text[]) as notifier, unnest(@free::int[]) as free, unnest(@low1::timestamptz[]) as low1, unnest(@low2::timestamptz[]) as low2,
+    unnest(@low3::timestamptz[]) as low3, unnest(@low4::timestamptz[]) as low4
 ), due as materialized (
-  select u.id from lane cross join lateral (
-    select x.id from (
-      select p0.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 0 and d.next_at <= now()
-                         order by d.next_at limit lane.free for update skip locked) p0
+  select u.id, u.next_at from lane cross join lateral (
+    select x.id, x.next_at from (
+      select p0.id, p0.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 0 and d.next_at <= now()
+                     order by d.next_at limit lane.free for update skip locked) p0
       union all
-      select p1.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 1 and d.next_at <= now() and d.next_at >= lane.low
-                         order by d.next_at limit lane.free for update skip locked) p1
+      select p1.id, p1.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 1 and d.next_at <= now() and d.next_at >= lane.low1
+                     order by d.next_at limit lane.free for update skip locked) p1
       union all
-      select p2.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 2 and d.next_at <= now() and d.next_at >= lane.low
-                         order by d.next_at limit lane.free for update skip locked) p2
+      select p2.id, p2.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 2 and d.next_at <= now() and d.next_at >= lane.low2
+                     order by d.next_at limit lane.free for update skip locked) p2
       union all
-      select p3.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 3 and d.next_at <= now() and d.next_at >= lane.low
-                         order by d.next_at limit lane.free for update skip locked) p3
+      select p3.id, p3.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 3 and d.next_at <= now() and d.next_at >= lane.low3
+                     order by d.next_at limit lane.free for update skip locked) p3
       union all
-      select p4.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 4 and d.next_at <= now() and d.next_at >= lane.low
-                         order by d.next_at limit lane.free for update skip locked) p4
+      select p4.id, p4.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 4 and d.next_at <= now() and d.next_at >= lane.low4
+                     order by d.next_at limit lane.free for update skip locked) p4
     ) x limit lane.free
   ) u
 )
-update delivery set
+update delivery c set
   lease_token = gen_random_uuid(),
   lease_until = clock_timestamp() + @lease::interval,
   next_at = clock_timestamp() + @lease::interval,
   worker = @worker,
-  version = version + 1
-where id = any(array(select due.id from due))
-returning id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
-  clock_timestamp()::timestamptz as claimed_at;
+  version = c.version + 1
+from due where c.id = due.id
+returning c.id, c.incident_id, c.content_id, c.kind, c.notifier, c.target, c.state, c.reason, c.effect, c.desired, c.applied, c.reference, c.attempts, c.tries,
+  c.open_attempt, c.doubt, c.stop_state, c.stop_reason, c.card_id, c.wait_until, c.expires_at, c.created_at, c.called_at, c.lease_token, c.version,
+  clock_timestamp()::timestamptz as claimed_at, due.next_at as was_due;
 
 -- name: EarliestDue :one
 -- When the next row of any of the notifiers needs a worker; infinity's place is taken by a day from now.
@@ -150,22 +152,26 @@ select done.id, exists (select 1 from a join closed on closed.id = a.id where a.
 
 -- name: DeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any(@ids::uuid[]) order by id;
 
 -- name: LockDeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any(@ids::uuid[]) order by id for update;
 
 -- name: LockDeliveriesOfIncident :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where incident_id = @incident_id::uuid order by id for update;
 
 -- name: LockExpired :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where expires_at is not null and settled_at is null and expires_at <= now() and stop_state is null
 order by expires_at limit @most for update skip locked;
 

@@ -300,37 +300,38 @@ func (q *Queries) CardsOfIncidents(ctx context.Context, incidents []uuid.UUID) (
 const claim = `-- name: Claim :many
 
 with lane as materialized (
-  select unnest($3::text[]) as notifier, unnest($4::int[]) as free, unnest($5::timestamptz[]) as low
+  select unnest($3::text[]) as notifier, unnest($4::int[]) as free, unnest($5::timestamptz[]) as low1, unnest($6::timestamptz[]) as low2,
+    unnest($7::timestamptz[]) as low3, unnest($8::timestamptz[]) as low4
 ), due as materialized (
-  select u.id from lane cross join lateral (
-    select x.id from (
-      select p0.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 0 and d.next_at <= now()
-                         order by d.next_at limit lane.free for update skip locked) p0
+  select u.id, u.next_at from lane cross join lateral (
+    select x.id, x.next_at from (
+      select p0.id, p0.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 0 and d.next_at <= now()
+                     order by d.next_at limit lane.free for update skip locked) p0
       union all
-      select p1.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 1 and d.next_at <= now() and d.next_at >= lane.low
-                         order by d.next_at limit lane.free for update skip locked) p1
+      select p1.id, p1.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 1 and d.next_at <= now() and d.next_at >= lane.low1
+                     order by d.next_at limit lane.free for update skip locked) p1
       union all
-      select p2.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 2 and d.next_at <= now() and d.next_at >= lane.low
-                         order by d.next_at limit lane.free for update skip locked) p2
+      select p2.id, p2.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 2 and d.next_at <= now() and d.next_at >= lane.low2
+                     order by d.next_at limit lane.free for update skip locked) p2
       union all
-      select p3.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 3 and d.next_at <= now() and d.next_at >= lane.low
-                         order by d.next_at limit lane.free for update skip locked) p3
+      select p3.id, p3.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 3 and d.next_at <= now() and d.next_at >= lane.low3
+                     order by d.next_at limit lane.free for update skip locked) p3
       union all
-      select p4.id from (select d.id from delivery d where d.notifier = lane.notifier and d.priority = 4 and d.next_at <= now() and d.next_at >= lane.low
-                         order by d.next_at limit lane.free for update skip locked) p4
+      select p4.id, p4.next_at from (select d.id, d.next_at from delivery d where d.notifier = lane.notifier and d.priority = 4 and d.next_at <= now() and d.next_at >= lane.low4
+                     order by d.next_at limit lane.free for update skip locked) p4
     ) x limit lane.free
   ) u
 )
-update delivery set
+update delivery c set
   lease_token = gen_random_uuid(),
   lease_until = clock_timestamp() + $1::interval,
   next_at = clock_timestamp() + $1::interval,
   worker = $2,
-  version = version + 1
-where id = any(array(select due.id from due))
-returning id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
-  clock_timestamp()::timestamptz as claimed_at
+  version = c.version + 1
+from due where c.id = due.id
+returning c.id, c.incident_id, c.content_id, c.kind, c.notifier, c.target, c.state, c.reason, c.effect, c.desired, c.applied, c.reference, c.attempts, c.tries,
+  c.open_attempt, c.doubt, c.stop_state, c.stop_reason, c.card_id, c.wait_until, c.expires_at, c.created_at, c.called_at, c.lease_token, c.version,
+  clock_timestamp()::timestamptz as claimed_at, due.next_at as was_due
 `
 
 type ClaimParams struct {
@@ -338,7 +339,10 @@ type ClaimParams struct {
 	Worker    string
 	Notifiers []string
 	Free      []int
-	Low       []time.Time
+	Low1      []time.Time
+	Low2      []time.Time
+	Low3      []time.Time
+	Low4      []time.Time
 }
 
 type ClaimRow struct {
@@ -368,19 +372,24 @@ type ClaimRow struct {
 	LeaseToken  *uuid.UUID
 	Version     int
 	ClaimedAt   time.Time
+	WasDue      *time.Time
 }
 
 // The worker's statements. They run on connections of their own with planner settings that keep them on the one
 // index, whatever the statistics say after an idle spell: see pkg/store/pool.go.
 // Takes due rows and rows whose lease ran out: both are the same column, next_at. Per notifier at most @free, higher
-// priority first; pages have no low watermark. A crash after this line leaves a lease that runs out by itself.
+// priority first. The low watermarks begin the index scans behind the dead entries of what is done already; pages have
+// none. A crash after this line leaves a lease that runs out by itself.
 func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error) {
 	rows, err := q.db.Query(ctx, claim,
 		arg.Lease,
 		arg.Worker,
 		arg.Notifiers,
 		arg.Free,
-		arg.Low,
+		arg.Low1,
+		arg.Low2,
+		arg.Low3,
+		arg.Low4,
 	)
 	if err != nil {
 		return nil, err
@@ -416,6 +425,7 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 			&i.LeaseToken,
 			&i.Version,
 			&i.ClaimedAt,
+			&i.WasDue,
 		); err != nil {
 			return nil, err
 		}
@@ -429,7 +439,8 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 
 const deliveriesByID = `-- name: DeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any($1::uuid[]) order by id
 `
 
@@ -460,6 +471,7 @@ type DeliveriesByIDRow struct {
 	LeaseToken  *uuid.UUID
 	Version     int
 	ClaimedAt   time.Time
+	WasDue      *time.Time
 }
 
 func (q *Queries) DeliveriesByID(ctx context.Context, ids []uuid.UUID) ([]DeliveriesByIDRow, error) {
@@ -498,6 +510,7 @@ func (q *Queries) DeliveriesByID(ctx context.Context, ids []uuid.UUID) ([]Delive
 			&i.LeaseToken,
 			&i.Version,
 			&i.ClaimedAt,
+			&i.WasDue,
 		); err != nil {
 			return nil, err
 		}
@@ -702,7 +715,8 @@ func (q *Queries) LiveNotifiers(ctx context.Context) ([]string, error) {
 
 const lockDeliveriesByID = `-- name: LockDeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any($1::uuid[]) order by id for update
 `
 
@@ -733,6 +747,7 @@ type LockDeliveriesByIDRow struct {
 	LeaseToken  *uuid.UUID
 	Version     int
 	ClaimedAt   time.Time
+	WasDue      *time.Time
 }
 
 func (q *Queries) LockDeliveriesByID(ctx context.Context, ids []uuid.UUID) ([]LockDeliveriesByIDRow, error) {
@@ -771,6 +786,7 @@ func (q *Queries) LockDeliveriesByID(ctx context.Context, ids []uuid.UUID) ([]Lo
 			&i.LeaseToken,
 			&i.Version,
 			&i.ClaimedAt,
+			&i.WasDue,
 		); err != nil {
 			return nil, err
 		}
@@ -784,7 +800,8 @@ func (q *Queries) LockDeliveriesByID(ctx context.Context, ids []uuid.UUID) ([]Lo
 
 const lockDeliveriesOfIncident = `-- name: LockDeliveriesOfIncident :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where incident_id = $1::uuid order by id for update
 `
 
@@ -815,6 +832,7 @@ type LockDeliveriesOfIncidentRow struct {
 	LeaseToken  *uuid.UUID
 	Version     int
 	ClaimedAt   time.Time
+	WasDue      *time.Time
 }
 
 func (q *Queries) LockDeliveriesOfIncident(ctx context.Context, incidentID uuid.UUID) ([]LockDeliveriesOfIncidentRow, error) {
@@ -853,6 +871,7 @@ func (q *Queries) LockDeliveriesOfIncident(ctx context.Context, incidentID uuid.
 			&i.LeaseToken,
 			&i.Version,
 			&i.ClaimedAt,
+			&i.WasDue,
 		); err != nil {
 			return nil, err
 		}
@@ -866,7 +885,8 @@ func (q *Queries) LockDeliveriesOfIncident(ctx context.Context, incidentID uuid.
 
 const lockExpired = `-- name: LockExpired :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at
+  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where expires_at is not null and settled_at is null and expires_at <= now() and stop_state is null
 order by expires_at limit $1 for update skip locked
 `
@@ -898,6 +918,7 @@ type LockExpiredRow struct {
 	LeaseToken  *uuid.UUID
 	Version     int
 	ClaimedAt   time.Time
+	WasDue      *time.Time
 }
 
 func (q *Queries) LockExpired(ctx context.Context, most int32) ([]LockExpiredRow, error) {
@@ -936,6 +957,7 @@ func (q *Queries) LockExpired(ctx context.Context, most int32) ([]LockExpiredRow
 			&i.LeaseToken,
 			&i.Version,
 			&i.ClaimedAt,
+			&i.WasDue,
 		); err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func (q *Queries) LockShifts(ctx context.Context) error {
 }
 
 const readShifts = `-- name: ReadShifts :many
-select schedule, layer, user_id, user_name, since, until from oncall_shift order by schedule, layer, user_id, since
+select schedule, layer, user_id, user_name, since, until from oncall_shift order by schedule collate "C", layer collate "C", user_id collate "C", since
 `
 
 func (q *Queries) ReadShifts(ctx context.Context) ([]OncallShift, error) {

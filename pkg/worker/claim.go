@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// job is one claimed delivery on its way through the worker.
+type job struct {
+	store.Claimed
+	asked    time.Time // before the claim was asked for: what the local trust in the lease is measured from
+	lease    time.Duration
+	notifier config.Notifier
+	provider provider.Provider
+	env      delivery.Env
+	attempt  delivery.Attempt
+	call     provider.Call
+	link     *linkOf // page: whose link is still to be looked up
+
+	result   delivery.Result
+	closedBy string
+}
+
+// claimLoop asks for rows when it is woken, when the earliest row falls due, and now and then.
+func (w *Worker) claimLoop() {
+	var last time.Time
+	for try := 0; ; {
+		select {
+		case <-w.stopping:
+			return
+		default:
+		}
+		if d := claimPause - time.Since(last); d > 0 {
+			w.rest(d)
+		}
+		last = time.Now()
+		f := w.o.File()
+		lanes := w.places.free(f, claimMost)
+		n, err := 0, error(nil)
+		if len(lanes) > 0 {
+			n, err = w.claim(f, lanes)
+		}
+		switch {
+		case err != nil:
+			w.o.Log.Warn("claim failed, trying again", zap.Error(err))
+			w.marks.lower(time.Time{}) // the database may be another one now
+			try++
+			w.wait(backoff(try))
+		case n > 0:
+			try = 0 // there may be more
+		default:
+			try = 0
+			w.wait(w.idle(f))
+		}
+	}
+}
+
+// claim takes what is due for the free places and hands it on. It returns how many rows it took.
+func (w *Worker) claim(f *config.File, lanes []store.Lane) (int, error) {
+	ctx, cancel := w.write()
+	defer cancel()
+	w.marks.set(lanes)
+	asked := time.Now()
+	rows, err := w.o.Store.Claim(ctx, w.o.ID, f.Worker.Lease, lanes)
+	if err != nil {
+		return 0, err
+	}
+	w.marks.seen(rows)
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	batch := make([]*job, 0, len(rows))
+	for _, r := range rows {
+		w.jobs.Add(1)
+		w.places.take(r.Notifier)
+		batch = append(batch, &job{Claimed: r, asked: asked, lease: f.Worker.Lease, closedBy: "worker"})
+	}
+	go w.prepare(f, batch)
+	return len(rows), nil
+}
+
+// wait sleeps until a nudge or for d.
+func (w *Worker) wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-w.wake:
+	case <-t.C:
+	case <-w.stopping:
+	}
+}
+
+// idle is how long there is surely nothing to do: until the earliest row falls due, at most the poll, with a jitter so
+// that replicas don't poll in step.
+func (w *Worker) idle(f *config.File) time.Duration {
+	d := f.Worker.Poll
+	d += time.Duration(rand.Int64N(int64(d)/5 + 1)) //nolint:gosec // jitter
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	names := make([]string, 0, len(f.Notifiers))
+	for name := range f.Notifiers {
+		names = append(names, name)
+	}
+	due, err := w.o.Store.EarliestDue(ctx, names)
+	if err != nil {
+		return d
+	}
+	// A row that is due and was not taken has no place, or another replica's lock on it: never spin on it.
+	return min(d, max(due, 10*claimPause))
+}
+
+// leave ends a job: its place is free again and refilled at once.
+func (w *Worker) leave(j *job) {
+	w.places.leave(j.Notifier)
+	w.jobs.Done()
+	w.poke()
+}

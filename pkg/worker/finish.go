@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// finishLoop writes results: one writer, each time all that has come meanwhile.
+func (w *Worker) finishLoop() {
+	for {
+		batch := gather(w.ends, claimMost)
+		if batch == nil {
+			return
+		}
+		for _, j := range batch {
+			clean(&j.result)
+		}
+		w.finish(batch)
+	}
+}
+
+// finish records a batch until it stands. A known answer is never thrown away: the tries go on past a shutdown's
+// grace, with a deadline of their own that is Stop's.
+func (w *Worker) finish(batch []*job) {
+	for try := 0; len(batch) > 0; try++ {
+		rest, err := w.finishOnce(batch)
+		if err == nil {
+			batch, try = rest, -1
+			continue
+		}
+		if refused(err) && len(batch) > 1 {
+			// One row that the database refuses must not hold up the others: each for itself.
+			for _, j := range batch {
+				w.finish([]*job{j})
+			}
+			return
+		}
+		w.o.Log.Warn("recording results failed, trying again", zap.Error(err), zap.Int("results", len(batch)))
+		w.rest(backoff(max(try, 0)))
+	}
+}
+
+// refused says that the database answered and will not take the statement as it is: trying it again changes nothing.
+func refused(err error) bool {
+	var p *pgconn.PgError
+	return errors.As(err, &p) && (strings.HasPrefix(p.Code, "22") || strings.HasPrefix(p.Code, "23"))
+}
+
+// finishOnce writes a batch once and returns what must be decided again: rows on which something was noted meanwhile.
+func (w *Worker) finishOnce(batch []*job) ([]*job, error) {
+	ctx, cancel := w.write()
+	defer cancel()
+	in := make([]store.Finished, len(batch))
+	for i, j := range batch {
+		in[i] = j.finished()
+	}
+	done, err := w.o.Store.Finish(ctx, w.o.ID, in)
+	if err != nil {
+		return batch, err
+	}
+	var moved []*job
+	var cards []delivery.Step
+	dead, soon := false, false
+	for i, j := range batch {
+		if !done[j.ID] {
+			moved = append(moved, j)
+			continue
+		}
+		s := in[i].Step
+		w.recorded(j, s)
+		dead = dead || s.To().Dead()
+		soon = soon || (s.To() == delivery.Pending && s.Change().Delay == 0)
+		if j.Kind == delivery.Card {
+			cards = append(cards, s)
+		}
+		w.leave(j)
+	}
+	w.unpark(cards)
+	if dead {
+		w.o.Dead()
+	}
+	if soon {
+		w.poke()
+	}
+	if len(moved) == 0 {
+		return nil, nil
+	}
+	return w.moved(moved)
+}
+
+// moved sorts rows that did not take their result: those still ours are decided again on what they say now; for the
+// others the lease is gone, and the answer is kept as late evidence.
+func (w *Worker) moved(jobs []*job) ([]*job, error) {
+	ctx, cancel := w.write()
+	defer cancel()
+	ids := make([]uuid.UUID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.ID
+	}
+	rows, err := w.o.Store.Read(ctx, ids...)
+	if err != nil {
+		return jobs, err
+	}
+	var again []*job
+	for i, j := range jobs {
+		if r, ok := rows[j.ID]; ok && r.Token == j.Token && r.OpenAttempt == j.attempt.ID {
+			j.Delivery = r.Delivery
+			again = append(again, j)
+			continue
+		}
+		if err := w.late(j); err != nil {
+			return append(again, jobs[i:]...), err
+		}
+		w.leave(j)
+	}
+	return again, nil
+}
+
+// late keeps an answer whose lease is gone. Nobody is alarmed: the history explains it.
+func (w *Worker) late(j *job) error {
+	ctx, cancel := w.write()
+	defer cancel()
+	recorded, settled, err := w.o.Store.Late(ctx, w.o.ID, j.finished(), func(d delivery.Delivery, a delivery.Attempt) (delivery.Step, bool) {
+		return d.Late(j.env, a, j.result.Outcome, j.result.Reference)
+	})
+	if err != nil {
+		return err
+	}
+	if !recorded {
+		return nil // it stood there already: only the answer to an earlier commit was lost
+	}
+	w.o.Metrics.Fenced.Inc()
+	w.o.Metrics.Late.WithLabelValues(string(j.result.Outcome)).Inc()
+	w.o.Log.Info("answer came after its lease was lost, kept as late evidence", append(j.fields(), zap.Bool("settled", settled))...)
+	if settled {
+		if j.Kind == delivery.Card {
+			w.unpark([]delivery.Step{j.finished().Step})
+		}
+		w.poke()
+	}
+	return nil
+}
+
+func (j *job) finished() store.Finished {
+	return store.Finished{Step: j.Finish(j.env, j.attempt, j.result), Attempt: j.attempt, Result: j.result, ClosedBy: j.closedBy}
+}
+
+// unpark lets pages and threads go that wait for the first attempt of these cards. A crash before it costs them their
+// bound, no more.
+func (w *Worker) unpark(cards []delivery.Step) {
+	var incidents, ids []uuid.UUID
+	for _, s := range cards {
+		if s.From().Reference.IsZero() {
+			incidents, ids = append(incidents, s.From().IncidentID), append(ids, s.From().ID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	ctx, cancel := w.write()
+	defer cancel()
+	free, err := w.o.Store.Unpark(ctx, incidents, ids)
+	if err != nil {
+		w.o.Log.Warn("pages and threads of a card could not be brought forward, their bound does it", zap.Error(err))
+		return
+	}
+	if len(free) > 0 {
+		w.poke()
+	}
+}
+
+// clean makes text fit for a row: a provider may answer with anything.
+func clean(r *delivery.Result) {
+	for _, s := range []*string{&r.Reason, &r.Sentence, &r.Code, &r.Error, &r.Answer, &r.Reference.Channel, &r.Reference.TS, &r.Reference.Permalink} {
+		*s = strings.ReplaceAll(strings.ToValidUTF8(*s, "\uFFFD"), "\x00", "\uFFFD")
+	}
+}

@@ -1,0 +1,290 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// digestMost bounds the events that one reply of a thread tells.
+const digestMost = 20
+
+// prepare judges a claimed batch and makes its messages: doubt and policy first, then person, address and text, all
+// before the attempt is recorded. What needs no call is settled or given back here, without an attempt.
+func (w *Worker) prepare(f *config.File, batch []*job) {
+	ctx, cancel := w.write()
+	defer cancel()
+	rows := make([]store.Claimed, len(batch))
+	for i, j := range batch {
+		rows[i] = j.Claimed
+	}
+	around, err := w.o.Store.Around(ctx, rows)
+	if err != nil {
+		// Nothing was decided: the leases run out by themselves, without doubt. Give them back if the database is there.
+		w.o.Log.Warn("prepare failed, giving the batch back", zap.Error(err), zap.Int("deliveries", len(batch)))
+		w.giveBack(batch, retryPause, "")
+		return
+	}
+	w.takenOver(batch)
+	accounts := w.o.Accounts()
+	var steps []delivery.Step
+	settled := map[uuid.UUID]*job{}
+	for _, j := range batch {
+		step := w.ready(f, j, around, accounts)
+		switch {
+		case step != nil:
+			steps = append(steps, *step)
+			settled[j.ID] = j
+		case j.link != nil:
+			go func() { // a look-up waits for nobody but its own page
+				w.lookUp(j)
+				w.begins <- j
+			}()
+		default:
+			w.begins <- j
+		}
+	}
+	w.settle(steps, settled)
+}
+
+// takenOver tells of leases that ran out. A card's first attempt is over by its takeover too: pages stop waiting.
+func (w *Worker) takenOver(batch []*job) {
+	var cards []delivery.Step
+	for _, j := range batch {
+		if j.TakenOver == nil {
+			continue
+		}
+		w.o.Metrics.Takeovers.Inc()
+		w.o.Log.Info("lease taken over, attempt closed as unknown", zap.String("delivery", j.ID.String()), zap.String("attempt", j.TakenOver.Attempt.ID.String()),
+			zap.String("from", j.TakenOver.Worker), zap.String("notifier", j.Notifier), zap.String("kind", string(j.Kind)))
+		if j.Kind == delivery.Card {
+			cards = append(cards, j.Takeover(j.TakenOver.Attempt))
+		}
+	}
+	w.unpark(cards)
+}
+
+// ready fills a job for its call, or returns the step that it needs instead.
+func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []plan.Account) *delivery.Step {
+	n, known := f.Notifiers[j.Notifier]
+	if !known {
+		s := j.GiveBack(f.Worker.Poll, "")
+		return &s // the file changed after the claim: another replica may know it
+	}
+	state, hasIncident := around.Incidents[j.IncidentID]
+	facts := delivery.Facts{Now: j.Now, Policy: f.Kinds[j.Kind], Resolved: hasIncident && state == message.Resolved, Answered: hasIncident && state != message.Open}
+	cards := around.Cards[j.IncidentID]
+	facts.HasCard, facts.CardOver = len(cards) > 0, true
+	facts.CardGone = j.Kind == delivery.Thread
+	var parent store.Card
+	for _, c := range cards {
+		facts.CardOver = facts.CardOver && c.Over
+		if j.Kind != delivery.Thread {
+			if !c.Reference.IsZero() && parent.ID == uuid.Nil {
+				facts.CardReady, parent = true, c
+			}
+			continue
+		}
+		if c.ID == j.CardID {
+			facts.CardGone, facts.CardReady, parent = false, !c.Reference.IsZero(), c
+			facts.CardDead = c.State.Settled() && c.State != delivery.Sent && c.Reference.IsZero()
+		}
+	}
+	j.notifier, j.env = n, delivery.Env{Policy: facts.Policy, Retries: n.Retries, Resolved: facts.Resolved}
+
+	if j.Doubt != nil {
+		for _, l := range around.Lates[j.ID] {
+			if s, ok := j.Delivery.Late(j.env, l.Attempt, delivery.OutcomeSent, l.Reference); ok {
+				return &s
+			}
+		}
+	}
+	v := j.Judge(facts)
+	if v.Step != nil {
+		return v.Step
+	}
+	if n.Off {
+		s := j.Unreachable("notifier_off", fmt.Sprintf("The notifier %s is switched off in the file: set off to false, then send again.", n.Name))
+		return &s
+	}
+	p, ok := w.o.Provider(j.Notifier)
+	if !ok {
+		s := j.GiveBack(f.Worker.Poll, "")
+		return &s
+	}
+	j.provider = p
+	j.attempt = delivery.Attempt{ID: store.NewID(), Operation: v.Operation, Effect: j.Effect, Key: v.Key, Revision: v.Revision}
+	var entries []card.Entry
+	if step := w.address(f, j, v, parent, accounts); step != nil {
+		return step
+	}
+	if j.Kind == delivery.Thread {
+		// A digest of at most digestMost events; a range in doubt is read as it was.
+		j.attempt.Revision = min(v.Revision, v.Since+digestMost)
+		ctx, cancel := w.write()
+		defer cancel()
+		var err error
+		if entries, err = w.o.Store.Timeline(ctx, j.IncidentID, v.Since, j.attempt.Revision, digestMost); err != nil {
+			w.o.Log.Warn("the timeline could not be read, giving the thread back", zap.String("delivery", j.ID.String()), zap.Error(err))
+			s := j.GiveBack(retryPause, "")
+			return &s
+		}
+	}
+	if err := w.compose(f, j, v, around.Contents[j.ContentID], parent, entries, accounts); err != nil {
+		w.o.Log.Error("a message could not be made", zap.String("delivery", j.ID.String()), zap.Error(err))
+		s := j.Reject("payload:compose", "Its message could not be made: "+err.Error())
+		return &s
+	}
+	return nil
+}
+
+// address says where the call goes. A person is resolved now, when the call is made, unless an attempt in doubt binds
+// the address; an edit or a reply goes where its object lies.
+func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent store.Card, accounts []plan.Account) *delivery.Step {
+	j.call = provider.Call{Operation: v.Operation, Key: v.Key}
+	switch v.Operation {
+	case delivery.OpEdit:
+		j.call.Reference, j.attempt.Address = j.Reference, place(j.Reference)
+	case delivery.OpReply:
+		j.call.Reference, j.attempt.Address = parent.Reference, place(parent.Reference)
+	default:
+		person, err := plan.Resolve(f, accounts, j.Notifier, j.Target, j.Now)
+		switch {
+		case v.Address != "":
+			j.attempt.Address = v.Address
+		case err != nil:
+			var u *plan.Unreachable
+			if !errors.As(err, &u) {
+				u = &plan.Unreachable{Reason: "no_linked_account", Sentence: err.Error()}
+			}
+			s := j.Unreachable(u.Reason, u.Sentence)
+			return &s
+		default:
+			j.attempt.Address = person.Address
+		}
+	}
+	j.call.Address = j.attempt.Address
+	return nil
+}
+
+// place is the address part of a reference.
+func place(r delivery.Reference) string {
+	if r.Channel != "" {
+		return r.Channel
+	}
+	if r.ChatID != 0 {
+		return fmt.Sprint(r.ChatID)
+	}
+	return r.SID
+}
+
+// compose makes the message from the newest content.
+func (w *Worker) compose(f *config.File, j *job, v delivery.Verdict, c store.Content, parent store.Card, entries []card.Entry, accounts []plan.Account) error {
+	if c.ID == uuid.Nil {
+		return errors.New("its content is not there")
+	}
+	if j.Kind == delivery.Event {
+		j.call.Payload = c.Body
+		return nil
+	}
+	var snap card.Snapshot
+	if err := json.Unmarshal(c.Body, &snap); err != nil {
+		return fmt.Errorf("content %s: %w", c.ID, err)
+	}
+	o := card.Options{PublicURL: f.Server.PublicURL, Target: j.Target, Repeat: v.Repeat}
+	switch j.Kind {
+	case delivery.Card:
+		// The content may be newer than the claim's row: what is sent counts, up to what the row wishes.
+		j.attempt.Revision = max(v.Revision, min(c.Revision, j.Desired))
+		j.call.Message = card.Card(snap, o)
+	case delivery.Thread:
+		j.call.Message = card.Replies(snap, entries, o)
+	case delivery.Page:
+		person, _ := plan.Resolve(f, accounts, j.Notifier, j.Target, j.Now) // bound by doubt: the name may be another's by now
+		j.call.Message = card.Page(snap, person.Name, "", o)
+		if !parent.Reference.IsZero() {
+			j.link = &linkOf{notifier: parent.Notifier, reference: parent.Reference, snap: snap, name: person.Name, options: o}
+		}
+	default:
+		j.call.Message = card.Notice(snap, o)
+	}
+	// A raw JSON body for those who take one: the log and webhooks keep what was shown.
+	j.call.Payload = c.Body
+	return nil
+}
+
+// settle writes steps that need no call, and leaves the jobs. Rows that moved meanwhile are their new owner's.
+func (w *Worker) settle(steps []delivery.Step, jobs map[uuid.UUID]*job) {
+	if len(steps) == 0 {
+		return
+	}
+	defer func() {
+		for _, j := range jobs {
+			w.leave(j)
+		}
+	}()
+	ctx, cancel := w.write()
+	defer cancel()
+	done, err := w.o.Store.Settle(ctx, steps)
+	if err != nil {
+		w.o.Log.Warn("settling failed, the leases run out", zap.Error(err), zap.Int("deliveries", len(steps)))
+		return
+	}
+	var cards []delivery.Step
+	dead := false
+	for _, s := range steps {
+		if !done[s.From().ID] {
+			w.o.Metrics.Fenced.Inc()
+			continue
+		}
+		w.settled(s)
+		dead = dead || s.To().Dead()
+		if s.From().Kind == delivery.Card {
+			cards = append(cards, s)
+		}
+	}
+	if dead {
+		w.o.Dead()
+	}
+	w.unpark(cards)
+}
+
+// giveBack returns jobs without an attempt, due after delay. It reads them first: what moved is not theirs any more.
+func (w *Worker) giveBack(batch []*job, delay time.Duration, reason string) {
+	defer func() {
+		for _, j := range batch {
+			w.leave(j)
+		}
+	}()
+	ctx, cancel := w.write()
+	defer cancel()
+	ids := make([]uuid.UUID, len(batch))
+	for i, j := range batch {
+		ids[i] = j.ID
+	}
+	rows, err := w.o.Store.Read(ctx, ids...)
+	if err != nil {
+		return // the leases run out
+	}
+	var steps []delivery.Step
+	for _, j := range batch {
+		if r, ok := rows[j.ID]; ok && r.Token == j.Token && r.OpenAttempt == uuid.Nil {
+			steps = append(steps, r.GiveBack(delay, reason))
+		}
+	}
+	if _, err := w.o.Store.Settle(ctx, steps); err != nil {
+		w.o.Log.Warn("giving back failed, the leases run out", zap.Error(err))
+	}
+}
