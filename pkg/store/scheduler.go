@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
 )
 
@@ -101,4 +102,13 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 		return int(answers + callbacks), err
 	}
 	return int(answers + callbacks), s.q.DropStaleLinkCodes(ctx)
+}
+
+// IncidentState is the state of an incident, read without a lock; empty where there is none.
+func (tx *Tx) IncidentState(ctx context.Context, id uuid.UUID) (message.State, error) {
+	rows, err := tx.q.IncidentStates(ctx, []uuid.UUID{id})
+	if err != nil || len(rows) == 0 {
+		return "", err
+	}
+	return message.State(rows[0].State), nil
 }

@@ -1,0 +1,122 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// Actor is who answers.
+type Actor struct {
+	ID       string // for the records: "user:ana", "token:ops"
+	Name     string // for people: "Ana Torres"
+	Callback string // the provider's id of the press: a redelivery of it is told the same and changes nothing; may be empty
+}
+
+// Answer is what an answer came to.
+type Answer struct {
+	Incident store.Incident // after it
+	Changed  bool           // this answer did it; else somebody was faster
+}
+
+// Text is what to tell the one who answered, in one sentence.
+func (a Answer) Text() string {
+	inc := a.Incident
+	switch {
+	case inc.State == message.Resolved && a.Changed:
+		return "You resolved it."
+	case inc.State == message.Resolved && card.Person(inc.ResolvedBy) != "":
+		return fmt.Sprintf("%s resolved it already, at %s.", inc.ResolvedBy, clock(inc.ResolvedAt))
+	case inc.State == message.Resolved:
+		return fmt.Sprintf("It is resolved already, since %s.", clock(inc.ResolvedAt))
+	case a.Changed:
+		return "You acknowledged it."
+	}
+	return fmt.Sprintf("%s acknowledged it already, at %s.", inc.AcknowledgedBy, clock(inc.AcknowledgedAt))
+}
+
+func clock(t *time.Time) string {
+	if t == nil {
+		return "an unknown time"
+	}
+	return t.UTC().Format("15:04:05") + " UTC"
+}
+
+// Acknowledge notes that somebody is on it: in one transaction the escalation is withdrawn, pages that are not out are
+// canceled, and cards are to show by whom. The second one to do so changes nothing and is told who was first.
+func (i *Intake) Acknowledge(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
+	return i.answer(ctx, id, by, "acknowledge", reason, func(c *change) bool {
+		if c.inc.State != message.Open {
+			return false
+		}
+		at := c.at()
+		c.inc.State, c.inc.AcknowledgedAt, c.inc.AcknowledgedBy = message.Acknowledged, &at, by.Name
+		c.visible, c.ended = true, "acknowledged"
+		c.told = append(c.told, plan.Acknowledged)
+		c.note(by.ID, card.EntryAcknowledged, card.AcknowledgedText(by.Name, at.Sub(c.inc.OpenedAt), reason))
+		return true
+	})
+}
+
+// Resolve ends an incident by a person's word. Its alerts may fire on at their source: that opens nothing until
+// reopen_after is over.
+func (i *Intake) Resolve(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
+	return i.answer(ctx, id, by, "resolve", reason, func(c *change) bool {
+		if c.inc.State == message.Resolved {
+			return false
+		}
+		c.resolve(by.Name, by.ID, by.Name, reason)
+		return true
+	})
+}
+
+func (i *Intake) answer(ctx context.Context, id uuid.UUID, by Actor, action, reason string, apply func(*change) bool) (Answer, error) {
+	if by.Name = line(by.Name, MaxWord); by.Name == "" {
+		by.Name = by.ID
+	}
+	if card.Person(by.Name) == "" {
+		return Answer{}, &InputError{"by", "say who answers: a user's id or a token's name"}
+	}
+	reason = line(reason, MaxTitle)
+	var a Answer
+	var r Result
+	err := i.store.InTx(ctx, func(tx *store.Tx) error {
+		a, r = Answer{}, Result{}
+		inc, err := tx.LockIncident(ctx, id)
+		if err != nil {
+			return err
+		}
+		a.Incident = inc
+		if by.Callback != "" {
+			if first, err := tx.Callback(ctx, by.Callback); err != nil || !first {
+				return err
+			}
+		}
+		c := &change{tx: tx, f: i.file(), inc: inc}
+		if !apply(c) {
+			return nil
+		}
+		if _, err := c.write(ctx); err != nil {
+			return err
+		}
+		a.Incident, a.Changed = c.inc, true
+		r.wake = tx.Now()
+		return tx.Audit(ctx, by.ID, action, "incident:"+id.String(), reason)
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return Answer{}, ErrNotFound
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("%s incident %s: %w", action, id, err)
+	}
+	i.Committed(r)
+	return a, nil
+}

@@ -1,0 +1,262 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// StepEnd is the step that follows the last round: nobody answered.
+const StepEnd = -1
+
+const (
+	defaultEvery = 5 * time.Minute // between rounds, where the file's steps leave no time to answer
+	maxSteps     = 1000            // rows of one escalation; the file may ask for more rounds than anybody waits for
+)
+
+// start runs an escalation, once per incident: steps without delay fire in this transaction, the others become due.
+func (c *change) start(ctx context.Context, name string) error {
+	if slices.ContainsFunc(c.steps, func(s store.EscalationStep) bool { return s.Name == name }) {
+		return nil
+	}
+	e := c.f.Escalations[name]
+	if len(e.Steps) == 0 {
+		return nil
+	}
+	every := interval(e)
+	rounds := min(e.Repeat+1, max(1, maxSteps/len(e.Steps)))
+	missed := false // the step before fires now and reaches nobody: this one's time has come
+	for round := range rounds {
+		for n, s := range e.Steps {
+			row := store.EscalationStep{
+				ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: round + 1, Step: n, State: "due", Due: time.Duration(round)*every + s.After,
+			}
+			if round == 0 && (s.After <= 0 || missed) {
+				reached, err := c.fire(ctx, s, row.ID)
+				if err != nil {
+					return err
+				}
+				row.Due, missed = 0, !reached
+				c.fired = append(c.fired, row.ID)
+			} else {
+				missed = false
+			}
+			c.due = append(c.due, row)
+			c.steps = append(c.steps, row)
+		}
+	}
+	end := store.EscalationStep{ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: rounds, Step: StepEnd, State: "due", Due: time.Duration(rounds) * every}
+	if last := time.Duration(rounds-1)*every + e.Steps[len(e.Steps)-1].After; end.Due <= last {
+		end.Due = last + defaultEvery
+	}
+	c.due = append(c.due, end)
+	c.steps = append(c.steps, end)
+	return nil
+}
+
+// interval is the time between two rounds.
+func interval(e config.Escalation) time.Duration {
+	if e.Every > 0 {
+		return e.Every
+	}
+	if last := e.Steps[len(e.Steps)-1].After; last > 0 {
+		return last
+	}
+	return defaultEvery
+}
+
+// fire makes what a step asks for, with whoever is on call now. It says whether somebody was reached.
+func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, error) {
+	if c.accounts == nil {
+		linked, err := c.tx.Accounts(ctx)
+		if err != nil {
+			return false, fmt.Errorf("read the linked accounts: %w", err)
+		}
+		c.accounts = []plan.Account{}
+		for _, a := range linked {
+			c.accounts = append(c.accounts, plan.Account(a))
+		}
+	}
+	var told []string
+	for _, n := range s.Notify {
+		switch {
+		case !c.takesPart(n):
+			c.join([]string{n})
+		case c.f.Notifiers[n].Cards():
+			told = append(told, n) // the thread's reply is shown in the channel too
+		case c.f.Notifiers[n].WebhookURL != "":
+			c.again = append(c.again, n)
+		}
+	}
+	if len(told) > 0 {
+		c.note("tocsin", card.EntryNotified, card.NotifiedText(told))
+	}
+	p := plan.Pages(c.f, c.accounts, s.Page, c.inc.Criticality, c.cardWait(), c.tx.Now())
+	for _, line := range p.Lines {
+		c.note("tocsin", card.EntryPaged, line)
+	}
+	for _, line := range p.Missing {
+		c.note("tocsin", card.EntryUnreachable, card.UnreachableText(line))
+	}
+	if len(p.Pages) > 0 {
+		c.pages = append(c.pages, pagesOf{step: id, pages: p.Pages})
+	}
+	return p.Reached, nil
+}
+
+// Escalate fires a due step of an incident's escalation, and the next ones of its round while they reach nobody. It
+// looks again under the incident's lock: false means that somebody answered or another replica was faster.
+func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bool, error) {
+	fired := false
+	var r Result
+	err := i.store.InTx(ctx, func(tx *store.Tx) error {
+		fired, r = false, Result{}
+		inc, err := tx.LockIncident(ctx, incidentID)
+		if err != nil {
+			return fmt.Errorf("lock the incident: %w", err)
+		}
+		c := &change{tx: tx, f: i.file(), inc: inc}
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+		at := slices.IndexFunc(c.steps, func(s store.EscalationStep) bool { return s.ID == stepID })
+		if at < 0 || c.steps[at].DueAt == nil || c.steps[at].DueAt.After(tx.Now()) {
+			return nil
+		}
+		if inc.State != message.Open {
+			return tx.WithdrawSteps(ctx, inc.ID, string(inc.State))
+		}
+		fired = true
+		step := c.steps[at]
+		if step.Step == StepEnd {
+			r, err = i.end(ctx, c, step)
+			return err
+		}
+		if err := c.climb(ctx, step); err != nil {
+			return err
+		}
+		r.wake = tx.Now()
+		_, err = c.write(ctx)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("escalate incident %s: %w", incidentID, err)
+	}
+	i.Committed(r)
+	return fired, nil
+}
+
+// climb fires a step and, while nobody is reached, the ones after it in the same round.
+func (c *change) climb(ctx context.Context, step store.EscalationStep) error {
+	for {
+		steps := c.f.Escalations[step.Name].Steps
+		c.fired = append(c.fired, step.ID)
+		reached := false
+		if step.Step < len(steps) {
+			var err error
+			if reached, err = c.fire(ctx, steps[step.Step], step.ID); err != nil {
+				return err
+			}
+		} else {
+			c.note("tocsin", card.EntryUnreachable, fmt.Sprintf("Step %d of the escalation %s is not in the file any more", step.Step+1, step.Name))
+		}
+		next, ok := c.next(step)
+		if reached || !ok {
+			return nil
+		}
+		step = next
+	}
+}
+
+// next is the step of the same round that is due after a given one.
+func (c *change) next(step store.EscalationStep) (store.EscalationStep, bool) {
+	var out store.EscalationStep
+	found := false
+	for _, s := range c.steps {
+		if s.Name == step.Name && s.Round == step.Round && s.Step > step.Step && s.DueAt != nil && (!found || s.Step < out.Step) {
+			out, found = s, true
+		}
+	}
+	return out, found
+}
+
+// end says that an escalation ran to its end and nobody answered.
+func (i *Intake) end(ctx context.Context, c *change, step store.EscalationStep) (Result, error) {
+	c.fired = append(c.fired, step.ID)
+	c.note("tocsin", card.EntryNobodyAnswered, card.NobodyAnsweredText(step.Name, step.Round))
+	if _, err := c.write(ctx); err != nil {
+		return Result{}, err
+	}
+	r := Result{wake: c.tx.Now()}
+	if c.inc.Source == SelfSource {
+		return r, nil
+	}
+	self, err := i.SelfAlert(ctx, c.tx, nobodyAnswered(c.inc, step.Name))
+	return r.with(self), err
+}
+
+// Forward brings on what comes after a page that died: the next way to the same person, else, when nobody of its step is
+// being reached, the next step of the round. It may be called again: what has begun already is left alone.
+func (i *Intake) Forward(ctx context.Context, incidentID, stepID uuid.UUID, target string) error {
+	moved := false
+	var now time.Time
+	err := i.store.InTx(ctx, func(tx *store.Tx) error {
+		moved, now = false, tx.Now()
+		inc, err := tx.LockIncident(ctx, incidentID)
+		if err != nil || inc.State != message.Open {
+			return err
+		}
+		pages, err := tx.PagesOfStep(ctx, incidentID, stepID)
+		if err != nil {
+			return err
+		}
+		someone := false
+		for _, p := range pages {
+			if p.State != delivery.Pending && p.State != delivery.Sent && p.State != delivery.Assumed {
+				continue
+			}
+			if p.Target == target && !p.Begun && !begun(pages, target) {
+				moved, err = tx.Hurry(ctx, p.ID)
+				return err
+			}
+			someone = true
+		}
+		if someone {
+			return nil
+		}
+		c := &change{tx: tx, inc: inc}
+		if c.steps, err = tx.Steps(ctx, incidentID); err != nil {
+			return err
+		}
+		at := slices.IndexFunc(c.steps, func(s store.EscalationStep) bool { return s.ID == stepID })
+		if at < 0 {
+			return nil
+		}
+		if next, ok := c.next(c.steps[at]); ok && next.DueAt.After(now) {
+			return tx.BringForward(ctx, next.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("bring on what follows the dead page of incident %s: %w", incidentID, err)
+	}
+	if moved {
+		i.wake(now)
+	}
+	return nil
+}
+
+// begun says that some way to a target is out or on its way.
+func begun(pages []store.StepPage, target string) bool {
+	return slices.ContainsFunc(pages, func(p store.StepPage) bool { return p.Target == target && p.Begun })
+}

@@ -1,0 +1,152 @@
+// Package intake takes alerts in, and people's answers to them. All that one alert makes is written in one transaction
+// that locks the incident first, so what is accepted is committed, and nobody sees half of it.
+package intake
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// SelfSource is the source of tocsin's own alerts.
+const SelfSource = "_tocsin"
+
+// DefaultReopenAfter is how long a source's re-sends open nothing after a person resolved their incident.
+const DefaultReopenAfter = 4 * time.Hour
+
+// Options set up an Intake.
+type Options struct {
+	Store *store.Store
+	File  func() *config.File    // the file in force
+	Wake  func(oldest time.Time) // nudges the local worker after a commit with the oldest due time written; may be nil
+}
+
+// Intake is the one writer of incidents. Safe for use by many goroutines and on all replicas at once.
+type Intake struct {
+	store *store.Store
+	file  func() *config.File
+	wake  func(time.Time)
+}
+
+// New makes an Intake.
+func New(o Options) *Intake {
+	if o.Wake == nil {
+		o.Wake = func(time.Time) {}
+	}
+	return &Intake{store: o.Store, file: o.File, wake: o.Wake}
+}
+
+// Group is alerts of one source that belong to one incident.
+type Group struct {
+	Source    string // native, alertmanager, or a source's name
+	Key       string // the incident's key; empty: derived from the first alert
+	Title     string // the incident's title; empty: the alert's
+	Truncated int    // alerts that the source left out of this message
+	Alerts    []plan.Alert
+	Clip      bool // cut what is too long instead of refusing it: for sources that would not send it again
+}
+
+// Result is what an accepted group came to.
+type Result struct {
+	AlertID    uuid.UUID     // of the first alert; zero: nothing was stored, a resolved alert met no open incident
+	IncidentID uuid.UUID     // zero: as above
+	State      message.State // of the incident
+	Opened     bool
+	Quiet      bool // still firing after a person resolved it: no message is made before reopen_after is over
+	Unrouted   bool // nothing in the file takes it
+	Deliveries []Made
+
+	wake time.Time // oldest due time that was written; zero: none
+}
+
+// Made is one delivery that was made.
+type Made struct {
+	ID       uuid.UUID
+	Kind     delivery.Kind
+	Notifier string
+	Target   string
+	State    delivery.State
+}
+
+// Accept stores a group of alerts with all that follows from it. When it returns without error, everything is
+// committed. An *InputError means that the sender must change something; any other error that it should send again.
+func (i *Intake) Accept(ctx context.Context, g Group) (Result, error) {
+	var r Result
+	err := i.store.InTx(ctx, func(tx *store.Tx) error {
+		var err error
+		r, err = i.AcceptIn(ctx, tx, g)
+		return err
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	i.Committed(r)
+	return r, nil
+}
+
+// AcceptIn is Accept within a transaction of the caller, who calls Committed after the commit. The transaction may have
+// locked no incident and no delivery before.
+func (i *Intake) AcceptIn(ctx context.Context, tx *store.Tx, g Group) (Result, error) {
+	f := i.file()
+	if err := check(f, &g); err != nil {
+		return Result{}, err
+	}
+	if len(g.Alerts) == 0 {
+		return Result{}, nil
+	}
+	if g.Key == "" {
+		g.Key = plan.Key(f, g.Source, g.Alerts[0])
+	}
+	r, c, err := i.accept(ctx, tx, f, g)
+	if err != nil || c == nil || !r.Unrouted {
+		return r, err
+	}
+	self, err := i.SelfAlert(ctx, tx, unrouted(c.inc))
+	return r.with(self), err
+}
+
+// Committed nudges the worker. It is called after the commit of what the results tell of.
+func (i *Intake) Committed(rs ...Result) {
+	var all Result
+	for _, r := range rs {
+		all = all.with(r)
+	}
+	if !all.wake.IsZero() {
+		i.wake(all.wake)
+	}
+}
+
+// with keeps the older of two due times: a nudge names the oldest.
+func (r Result) with(o Result) Result {
+	if r.wake.IsZero() || !o.wake.IsZero() && o.wake.Before(r.wake) {
+		r.wake = o.wake
+	}
+	return r
+}
+
+// reopenAfter is a source's setting.
+func reopenAfter(f *config.File, source string) time.Duration {
+	if s, ok := f.Sources[source]; ok && s.ReopenAfter > 0 {
+		return s.ReopenAfter
+	}
+	return DefaultReopenAfter
+}
+
+// InputError says what a sender must change. Field is the path in its message, e.g. "labels.env" or "alerts[3].links".
+type InputError struct {
+	Field   string
+	Message string
+}
+
+func (e *InputError) Error() string { return e.Field + ": " + e.Message }
+
+// ErrNotFound is returned for an incident that does not exist.
+var ErrNotFound = errors.New("no such incident")

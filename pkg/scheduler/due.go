@@ -1,0 +1,84 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// Escalate fires the escalation steps that are due. Each is looked at again under its incident's lock, so replicas that
+// see the same step fire it once.
+func (s *Scheduler) Escalate(ctx context.Context) (bool, error) {
+	var due []store.EscalationStep
+	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) error {
+		var err error
+		due, err = tx.DueSteps(ctx, batch)
+		return err
+	}); err != nil {
+		return false, fmt.Errorf("look for due escalation steps: %w", err)
+	}
+	var first error
+	fired := false
+	for _, d := range due {
+		did, err := s.o.Intake.Escalate(ctx, d.IncidentID, d.ID)
+		fired = fired || did
+		if err != nil && first == nil {
+			first = err // the others' time has come all the same
+		}
+	}
+	return fired && len(due) == batch, first
+}
+
+// Expire ends deliveries whose lifetime is over.
+func (s *Scheduler) Expire(ctx context.Context) (bool, error) {
+	return s.end(ctx, "expire deliveries",
+		func(tx *store.Tx) ([]delivery.Delivery, error) { return tx.ExpiredDeliveries(ctx, batch) }, delivery.Delivery.Expire)
+}
+
+// Remove ends deliveries that wait for a notifier that no live replica's file has known for reload.grace without break.
+func (s *Scheduler) Remove(ctx context.Context) (bool, error) {
+	var gone []string
+	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) error {
+		var err error
+		gone, err = tx.MissingNotifiers(ctx, Alive, s.o.File().Reload.Grace)
+		return err
+	}); err != nil {
+		return false, fmt.Errorf("look for removed notifiers: %w", err)
+	}
+	again := false
+	for _, name := range gone {
+		more, err := s.end(ctx, "end what waits for the removed notifier "+name,
+			func(tx *store.Tx) ([]delivery.Delivery, error) { return tx.WaitingFor(ctx, name, batch) }, delivery.Delivery.Remove)
+		if err != nil {
+			return false, err
+		}
+		again = again || more
+	}
+	return again, nil
+}
+
+// end applies a decision to a batch of deliveries. More is true only when something moved, so that rows which the
+// decision leaves alone make no loop.
+func (s *Scheduler) end(ctx context.Context, what string, find func(*store.Tx) ([]delivery.Delivery, error), decide func(delivery.Delivery) (delivery.Step, bool)) (bool, error) {
+	found, moved := 0, 0
+	err := s.o.Store.InTx(ctx, func(tx *store.Tx) error {
+		ds, err := find(tx)
+		if err != nil {
+			return err
+		}
+		var steps []delivery.Step
+		for _, d := range ds {
+			if step, ok := decide(d); ok {
+				steps = append(steps, step)
+			}
+		}
+		found, moved = len(ds), len(steps)
+		return tx.Apply(ctx, steps...)
+	})
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", what, err)
+	}
+	return found == batch && moved > 0, nil
+}
