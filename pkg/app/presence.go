@@ -1,0 +1,96 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+)
+
+const (
+	accountEvery = 5 * time.Second // how late another replica may learn of a linked account
+	loopTimeout  = 5 * time.Second
+)
+
+// leave takes this replica out of the live ones.
+func (a *App) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, loopTimeout)
+	defer cancel()
+	return a.store.RemoveReplica(ctx, a.id)
+}
+
+// readAccounts learns which chat accounts are linked to whom.
+func (a *App) readAccounts(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, loopTimeout)
+	defer cancel()
+	rows, err := a.store.Accounts(ctx)
+	if err != nil {
+		return fmt.Errorf("read the linked accounts: %w", err)
+	}
+	all := make([]plan.Account, len(rows))
+	for i, r := range rows {
+		all[i] = plan.Account{Provider: r.Provider, AccountID: r.AccountID, UserID: r.UserID}
+	}
+	a.accounts.Store(&all)
+	return nil
+}
+
+func (a *App) accountLoop(ctx context.Context) {
+	a.every(ctx, accountEvery, "the linked accounts were not read", a.readAccounts)
+}
+
+// linked is called when an account was linked through this replica.
+func (a *App) linked(ctx context.Context) {
+	if err := a.readAccounts(ctx); err != nil {
+		a.log.Warn("the linked accounts were not read", zap.Error(err))
+	}
+}
+
+// jobFailed logs a scheduler's step that went wrong; it is tried again in its time.
+func (a *App) jobFailed(job string, err error) {
+	a.log.Warn("a scheduler's step failed", zap.String("job", job), zap.Error(err))
+}
+
+// died says that a delivery died: its self-alert is due. The scheduler would find it by itself, a little later.
+func (a *App) died() {
+	select {
+	case a.dead <- struct{}{}:
+	default:
+	}
+}
+
+// announceLoop raises self-alerts as soon as this replica's deliveries die, until ctx ends.
+func (a *App) announceLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.dead:
+		}
+		if _, err := a.sched.Announce(ctx); err != nil && ctx.Err() == nil {
+			a.jobFailed("announce", err)
+		}
+	}
+}
+
+// every runs work again and again until ctx ends, and logs what goes wrong once per outage.
+func (a *App) every(ctx context.Context, pause time.Duration, wrong string, work func(context.Context) error) {
+	t := time.NewTicker(pause)
+	defer t.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		err := work(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			a.log.Warn(wrong, zap.Error(err))
+		}
+		failing = err != nil
+	}
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// Sources that need no entry in the file.
+const (
+	sourceNative       = "native"
+	sourceAlertmanager = "alertmanager"
+)
+
+func (s *Server) alertRoutes() {
+	route(s, http.MethodPost, "/v1/alerts", api.ScopeIngest, "Hand in an alert", http.StatusAccepted, s.postAlert)
+	route(s, http.MethodPost, alertmanagerPath, api.ScopeIngest, "Hand in alerts as Alertmanager's webhook does (version 4)", http.StatusAccepted, s.postAlertmanager)
+}
+
+const alertmanagerPath = "/v1/alertmanager"
+
+type alertInput struct {
+	Key     string `header:"Idempotency-Key" maxLength:"200" doc:"The same key with the same body has one effect and one answer."`
+	RawBody []byte
+	Body    api.Alert
+}
+
+func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accepted], error) {
+	c := callerOf(ctx)
+	source := sourceNative
+	if c.Source != "" {
+		source = c.Source
+	}
+	group := intake.Group{Source: source, Key: in.Body.Key, Alerts: []plan.Alert{nativeAlert(in.Body)}}
+	keyed := store.KeyedRequest{Token: c.actor(), Key: in.Key}
+	if in.Key != "" {
+		sum := sha256.Sum256(in.RawBody)
+		keyed.BodyHash = sum[:]
+	}
+	var result intake.Result
+	var out api.Accepted
+	repeated := false
+	err := s.store.InTx(ctx, func(tx *store.Tx) error {
+		result, out, repeated = intake.Result{}, api.Accepted{}, false
+		if keyed.Key != "" {
+			first, answered, err := tx.FirstAnswer(ctx, keyed)
+			if err != nil {
+				return err
+			}
+			if answered {
+				repeated = true
+				return json.Unmarshal(first, &out)
+			}
+		}
+		var err error
+		if result, err = s.intake.AcceptIn(ctx, tx, group); err != nil {
+			return err
+		}
+		out = accepted(result)
+		if keyed.Key == "" {
+			return nil
+		}
+		answer, err := json.Marshal(out)
+		if err != nil {
+			return fmt.Errorf("encode the answer: %w", err)
+		}
+		return tx.KeepAnswer(ctx, keyed, http.StatusAccepted, answer)
+	})
+	if err != nil {
+		return nil, s.intakeError(ctx, "taking the alert", err)
+	}
+	if !repeated {
+		s.intake.Committed(result)
+		s.took(source, result, 1)
+	}
+	return &body[api.Accepted]{Body: out}, nil
+}
+
+func nativeAlert(a api.Alert) plan.Alert {
+	links := make([]message.Link, len(a.Links))
+	for i, l := range a.Links {
+		links[i] = message.Link{Title: l.Title, URL: l.URL}
+	}
+	return plan.Alert{Kind: a.Kind, Criticality: a.Criticality, Job: a.Job, Key: a.Key, Firing: a.Status != "resolved",
+		Title: a.Title, Text: a.Text, Labels: a.Labels, Links: links, Notify: a.Notify}
+}
+
+func (s *Server) postAlertmanager(ctx context.Context, in *struct {
+	RawBody []byte `contentType:"application/json"`
+}) (*body[api.AcceptedGroup], error) {
+	source := sourceAlertmanager
+	if c := callerOf(ctx); c.Source != "" {
+		source = c.Source
+	}
+	group, err := intake.ParseAlertmanager(source, in.RawBody)
+	if err != nil {
+		return nil, s.intakeError(ctx, "reading the alerts", err)
+	}
+	result, err := s.intake.Accept(ctx, group)
+	if err != nil {
+		return nil, s.intakeError(ctx, "taking the alerts", err)
+	}
+	s.took(source, result, len(group.Alerts))
+	out := api.AcceptedGroup{Incidents: []api.Accepted{}}
+	if result.IncidentID != uuid.Nil {
+		out.Incidents = append(out.Incidents, accepted(result))
+	}
+	return &body[api.AcceptedGroup]{Body: out}, nil
+}
+
+func accepted(r intake.Result) api.Accepted {
+	out := api.Accepted{Deliveries: make([]api.AcceptedDelivery, len(r.Deliveries)), IncidentState: string(r.State)}
+	if r.AlertID != uuid.Nil {
+		out.AlertID = r.AlertID.String()
+	}
+	if r.IncidentID != uuid.Nil {
+		out.IncidentID = r.IncidentID.String()
+	}
+	for i, d := range r.Deliveries {
+		out.Deliveries[i] = api.AcceptedDelivery{ID: d.ID.String(), Kind: string(d.Kind), Notifier: d.Notifier, State: string(d.State)}
+	}
+	return out
+}
+
+// took counts and logs what is committed.
+func (s *Server) took(source string, r intake.Result, alerts int) {
+	s.metrics.AlertsTaken(source, alerts, r.Unrouted)
+	if r.IncidentID == uuid.Nil {
+		return
+	}
+	log := s.log.Infow
+	if r.Unrouted {
+		log = s.log.Warnw
+	}
+	log("alerts taken", "source", source, "alerts", alerts, "incident", r.IncidentID.String(), "state", string(r.State), "opened", r.Opened, "deliveries", len(r.Deliveries), "unrouted", r.Unrouted)
+}
+
+// intakeError is what a source is told. A mistake of its own is a 4xx, which it must not send again as it is;
+// everything else is a 5xx, which it must.
+func (s *Server) intakeError(ctx context.Context, doing string, err error) error {
+	var wrong *intake.InputError
+	if errors.As(err, &wrong) {
+		p := problem(http.StatusUnprocessableEntity, "", doing+": the request is wrong")
+		p.Errors = []api.ProblemItem{{Location: "body." + wrong.Field, Message: wrong.Message}}
+		if wrong.Field == "body" {
+			p.Errors[0].Location = "body"
+		}
+		return p
+	}
+	return s.fail(ctx, doing, err)
+}

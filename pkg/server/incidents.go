@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+func (s *Server) incidentRoutes() {
+	route(s, http.MethodGet, "/v1/incidents", api.ScopeRead, "List incidents", http.StatusOK, s.listIncidents)
+	route(s, http.MethodGet, "/v1/incidents/{id}", api.ScopeRead, "An incident with its timeline", http.StatusOK, s.showIncident)
+	route(s, http.MethodPost, "/v1/incidents/{id}/acknowledge", api.ScopeOperate, "Say that somebody works on it", http.StatusOK, s.acknowledge)
+	route(s, http.MethodPost, "/v1/incidents/{id}/resolve", api.ScopeOperate, "End it by a person's word", http.StatusOK, s.resolve)
+}
+
+type incidentsInput struct {
+	State  string `query:"state" enum:"open,acknowledged,resolved"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+	Cursor string `query:"cursor" maxLength:"100"`
+}
+
+func (s *Server) listIncidents(ctx context.Context, in *incidentsInput) (*body[api.List[api.Incident]], error) {
+	l, err := s.store.ListIncidents(ctx, store.IncidentFilter{State: in.State, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, s.fail(ctx, "listing incidents", err)
+	}
+	return &body[api.List[api.Incident]]{Body: l}, nil
+}
+
+func (s *Server) showIncident(ctx context.Context, in *idInput) (*body[api.Incident], error) {
+	inc, err := s.store.ReadIncident(ctx, uuid.MustParse(in.ID))
+	if err != nil {
+		return nil, s.fail(ctx, "showing the incident", err)
+	}
+	return &body[api.Incident]{Body: inc}, nil
+}
+
+type actInput struct {
+	ID   string              `path:"id" format:"uuid"`
+	Body *api.IncidentAction // may be left out
+}
+
+// act is how an incident is answered: intake's Acknowledge or Resolve.
+type act func(ctx context.Context, id uuid.UUID, by intake.Actor, reason string) (intake.Answer, error)
+
+func (s *Server) acknowledge(ctx context.Context, in *actInput) (*body[api.Incident], error) {
+	return s.answerIncident(ctx, in, "acknowledging the incident", s.intake.Acknowledge)
+}
+
+func (s *Server) resolve(ctx context.Context, in *actInput) (*body[api.Incident], error) {
+	return s.answerIncident(ctx, in, "resolving the incident", s.intake.Resolve)
+}
+
+// answerIncident is idempotent: the second one to answer gets the incident with who was first.
+func (s *Server) answerIncident(ctx context.Context, in *actInput, doing string, do act) (*body[api.Incident], error) {
+	by := intake.Actor{ID: callerOf(ctx).actor(), Name: callerOf(ctx).Name}
+	reason := ""
+	if in.Body != nil {
+		reason = in.Body.Reason
+		if in.Body.By != "" {
+			f := s.file()
+			if !hasUser(f, in.Body.By) {
+				p := problem(http.StatusUnprocessableEntity, "", doing+": the request is wrong")
+				p.Errors = []api.ProblemItem{{Location: "body.by", Message: "the file has no user " + in.Body.By + "; leave it out to answer in the token's name"}}
+				return nil, p
+			}
+			by = intake.Actor{ID: "user:" + in.Body.By, Name: userName(f, in.Body.By)}
+		}
+	}
+	a, err := do(ctx, uuid.MustParse(in.ID), by, reason)
+	if err != nil {
+		if errors.Is(err, intake.ErrNotFound) {
+			err = store.ErrNotFound
+		}
+		return nil, s.intakeError(ctx, doing, err)
+	}
+	if a.Changed {
+		s.log.Infow("incident answered", "incident", in.ID, "state", string(a.Incident.State), "by", by.ID, "through", callerOf(ctx).actor())
+	}
+	return s.showIncident(ctx, &idInput{ID: in.ID})
+}
+
+// pressAs does what a button says in the name of a user, once however often the press comes, and gives the private
+// answer.
+func (s *Server) pressAs(ctx context.Context, u config.User, p press, incident uuid.UUID) (string, error) {
+	do := s.intake.Acknowledge
+	if p.action == "resolve" {
+		do = s.intake.Resolve
+	}
+	by := intake.Actor{ID: "user:" + u.ID, Name: userName(s.file(), u.ID), Callback: p.key}
+	a, err := do(ctx, incident, by, "")
+	if errors.Is(err, intake.ErrNotFound) {
+		return "This incident is not known here any more: nothing was changed.", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if a.Changed {
+		s.log.Infow("incident answered", "incident", incident.String(), "state", string(a.Incident.State), "by", by.ID, "through", p.provider)
+	}
+	return a.Text(), nil
+}
