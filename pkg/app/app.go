@@ -40,6 +40,8 @@ type Options struct {
 	Secrets  *atomic.Pointer[redact.Set] // set to the file's secrets once it is read, for the log; may be nil
 	ID       string                      // the replica's name; empty: host, process and a random part
 	Version  string
+	API      net.Listener // already open, instead of server.listen; may be nil
+	Metrics  net.Listener // already open, instead of server.metrics_listen; may be nil
 }
 
 // App is one instance. It is made by [New], lives in [App.Run], and cannot be used again.
@@ -142,13 +144,22 @@ func (a *App) assemble(ctx context.Context, o Options, providers map[string]prov
 		Redact: a.secrets.String, Metrics: seen, Log: a.log.Sugar(), Version: a.version,
 	})
 	var err error
-	if a.api, err = net.Listen("tcp", f.Server.Listen); err != nil {
-		return fmt.Errorf("listen on server.listen %s: %w", f.Server.Listen, err)
+	if a.api, err = listen(o.API, "server.listen", f.Server.Listen); err != nil {
+		return err
 	}
-	if a.metrics, err = net.Listen("tcp", f.Server.MetricsListen); err != nil {
-		return fmt.Errorf("listen on server.metrics_listen %s: %w", f.Server.MetricsListen, err)
+	a.metrics, err = listen(o.Metrics, "server.metrics_listen", f.Server.MetricsListen)
+	return err
+}
+
+func listen(open net.Listener, key, addr string) (net.Listener, error) {
+	if open != nil {
+		return open, nil
 	}
-	return nil
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s can't be listened on: %w", key, addr, err)
+	}
+	return l, nil
 }
 
 func (a *App) file() *config.File { return a.config }
@@ -283,7 +294,12 @@ func replicaID() string {
 	if err != nil {
 		host = "host"
 	}
-	b := make([]byte, 3)
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), randomWord()[:6])
+}
+
+// randomWord is 64 random bits in hexadecimal digits.
+func randomWord() string {
+	b := make([]byte, 8)
 	_, _ = rand.Read(b) // crypto/rand never fails: it ends the process instead
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(b))
+	return hex.EncodeToString(b)
 }

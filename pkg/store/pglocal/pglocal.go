@@ -122,6 +122,19 @@ func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	return nil
 }
 
+// DropDatabase removes a database with its open sessions, where it exists.
+func (s *Server) DropDatabase(ctx context.Context, name string) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return fmt.Errorf("drop database %s: %w", name, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "drop database if exists "+pgx.Identifier{name}.Sanitize()+" with (force)"); err != nil {
+		return fmt.Errorf("drop database %s: %w", name, err)
+	}
+	return nil
+}
+
 // Done is closed when the server has ended, by Stop or by itself.
 func (s *Server) Done() <-chan struct{} { return s.process.done }
 

@@ -1,0 +1,19 @@
+// Command tocsin is an on-call pager: it turns alerts into messages that the on-call engineer gets, and keeps turning
+// until someone answers. One binary is the server, its development environment and the operator's command line.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // schedules name time zones; a bare container has none
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// After the first signal the default handling is back: a second one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.LookupEnv))
+}
