@@ -1,0 +1,86 @@
+package providertest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// peer is a far side that reads one request a connection and then does what it is told with the bare connection, which
+// no HTTP server would do.
+type peer struct {
+	url      string
+	requests atomic.Int64 // requests that were read whole: what may have had an effect
+}
+
+// request is what a peer read.
+type request struct {
+	raw  []byte // head and body as they came
+	body []byte
+	http *http.Request
+}
+
+func newPeer(t *testing.T, serve func(net.Conn, request)) *peer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{url: "http://" + l.Addr().String()}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() }) //nolint:errcheck // a listener that is done
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close() //nolint:errcheck // the far side decides what it saw
+				var raw bytes.Buffer
+				r, err := http.ReadRequest(bufio.NewReader(io.TeeReader(c, &raw)))
+				if err != nil {
+					return
+				}
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					return
+				}
+				p.requests.Add(1)
+				serve(c, request{raw: raw.Bytes(), body: body, http: r})
+			})
+		}
+	})
+	return p
+}
+
+// write sends an answer with the right length; its errors are the client's to notice.
+func write(c net.Conn, status int, header, body string) {
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d X\r\n%sContent-Length: %d\r\n\r\n%s", status, header, len(body), body)
+}
+
+// hold keeps the connection open until the client gives up.
+func hold(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // the deferred Close then sends a reset
+	}
+}
+
+// closedURL is an address at which nobody listens.
+func closedURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() //nolint:errcheck // it was only needed for its number
+	return "http://" + l.Addr().String()
+}
