@@ -29,6 +29,9 @@ func (b binaries) path(name string) string { return filepath.Join(b.dir, name) }
 // first found otherwise.
 func findBinaries(ctx context.Context, want int, o Options) (binaries, error) {
 	found := lookAround(ctx)
+	if ctx.Err() != nil { // what it asked may have been cut off: that says nothing about what is here
+		return binaries{}, fmt.Errorf("look for Postgres: %w", context.Cause(ctx))
+	}
 	b, err := choose(found, want, filepath.Join(o.Dir, "data"))
 	if err == nil || want != 0 && len(found) > 0 {
 		return b, err

@@ -48,8 +48,8 @@ func installApt(ctx context.Context, log io.Writer) error {
 	fmt.Fprintln(log, "installing Postgres: apt-get install postgresql")
 	var err error
 	for _, args := range [][]string{
-		{"-q", "update"},
-		{"-q", "-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold", "install", "postgresql"},
+		{"-qq", "update"},
+		{"-qq", "-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold", "install", "postgresql"},
 	} {
 		var said bytes.Buffer
 		cmd := exec.CommandContext(ctx, "apt-get", args...)
