@@ -28,6 +28,8 @@ type file interface {
 	Write([]byte) (int, error)
 	ReadAt([]byte, int64) (int, error)
 	Stat() (fs.FileInfo, error)
+	Lock()
+	Unlock()
 	Sync() error
 	Close() error
 }
@@ -55,6 +57,28 @@ func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
 	return p, nil
 }
 
+// locked is a file that writers take in turn. The lock is for them alone: a line is one write in any case, but whoever
+// looks whether the file ends with a line's end must not see a line that is just being written. Where a file system
+// has no locks there is none.
+type locked struct{ *os.File }
+
+// Lock waits for the other writers. It may wait for long; Do is not kept by it.
+func (l locked) Lock() { l.flock(syscall.LOCK_EX) }
+
+// Unlock lets the next writer write; closing would do it too, but only after the disk has answered.
+func (l locked) Unlock() { l.flock(syscall.LOCK_UN) }
+
+func (l locked) flock(how int) {
+	raw, err := l.SyscallConn() // Fd would make a pipe blocking
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		for errors.Is(syscall.Flock(int(fd), how), syscall.EINTR) { //nolint:revive // a signal came: ask again
+		}
+	})
+}
+
 func openAppend(path string) (file, error) {
 	// O_NONBLOCK, so that a pipe that nobody reads is an error and no wait without end; files do not mind it. Reading
 	// is for the last byte; what can only be written is opened so.
@@ -66,7 +90,7 @@ func openAppend(path string) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return locked{f}, nil
 }
 
 // Do appends the payload to the address, or to the notifier's path where the call has none. Only creates are possible.
@@ -132,6 +156,7 @@ func (p *Provider) append(path string, line []byte, turn *atomic.Int32) delivery
 		return openFailed(path, err)
 	}
 	defer f.Close() //nolint:errcheck // what matters was synced
+	f.Lock()
 	info, err := f.Stat()
 	if err != nil {
 		return failed(delivery.NotSent, delivery.FaultTransient, "log:stat", "", fmt.Errorf("look at %s: %w", path, err))
@@ -144,6 +169,7 @@ func (p *Provider) append(path string, line []byte, turn *atomic.Int32) delivery
 		return failed(delivery.NotSent, delivery.FaultTransient, "timeout", "", errors.New("given up before the write"))
 	}
 	n, err := f.Write(line)
+	f.Unlock()
 	if n == 0 && err != nil {
 		return failed(delivery.NotSent, delivery.FaultTransient, "log:write", "look at the disk under "+path, fmt.Errorf("write to %s: %w", path, err))
 	}
