@@ -1,0 +1,264 @@
+package config
+
+import (
+	"fmt"
+	"net/mail"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+)
+
+// The kinds of names that refer to one another.
+const (
+	aUser       = "user"
+	aSchedule   = "schedule"
+	anEscape    = "escalation"
+	aNotifier   = "notifier"
+	maxRepeat   = 100
+	nameLetters = "letters, digits, _ . and - only, beginning with a letter or digit, at most 100"
+)
+
+// goodName is what names are made of: they are parts of targets (user:ana), URLs and metrics.
+var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
+
+// define notes that the name exists. A bad or second one is a mistake at v.
+func (v value) define(kind, name string) {
+	if !goodName.MatchString(name) {
+		v.problem(nameLetters, "%q cannot be the name of a %s", name, kind)
+	}
+	if slices.Contains(v.r.defined[kind], name) {
+		v.problem("each needs a name of its own", "the %s %q is there twice", kind, name)
+		return
+	}
+	v.r.defined[kind] = append(v.r.defined[kind], name)
+}
+
+// id reads the id of a user or schedule.
+func (o *object) id(kind string) string {
+	o.require("id", "other parts of the file refer to the "+kind+" by it")
+	v := o.get("id")
+	id, ok := v.text()
+	if ok {
+		v.define(kind, id)
+	}
+	return id
+}
+
+// zone is a time zone of a key; nil where there is none.
+func (o *object) zone(key string) *time.Location {
+	v := o.get(key)
+	s, ok := v.text()
+	if !ok {
+		return nil
+	}
+	z, err := time.LoadLocation(s)
+	if err != nil || s == "Local" {
+		v.problem("write it like Europe/Berlin or UTC", "%s %q is unknown", key, s)
+		return nil
+	}
+	return z
+}
+
+func (l *loader) users(root *object) {
+	for _, v := range root.get("users").list() {
+		o := v.object()
+		if o == nil {
+			continue
+		}
+		u := User{ID: o.id(aUser), Role: o.str("role", ""), Email: o.str("email", "")}
+		u.Name = o.str("name", u.ID)
+		if u.Email != "" {
+			if a, err := mail.ParseAddress(u.Email); err != nil || a.Address != u.Email {
+				o.get("email").problem("write it like ana@example.com", "email %q is no address", u.Email)
+			}
+		}
+		if z := o.zone("time_zone"); z != nil {
+			u.TimeZone = z.String()
+		}
+		for _, c := range o.get("contacts").list() {
+			if c := c.object(); c != nil {
+				u.Contacts = append(u.Contacts, contact(c))
+			}
+		}
+		o.unsupported("quiet_hours")
+		o.done(nil)
+		l.file.Users = append(l.file.Users, u)
+	}
+}
+
+func contact(o *object) Contact {
+	o.require("via", "name the notifier that reaches the person")
+	c := Contact{
+		Address: o.str("address", ""),
+		After:   o.duration("after", 0, 0),
+		Urgency: o.oneOf("urgency", "", "high", "low"),
+	}
+	if v := o.get("via"); v.present() {
+		if name, ok := v.text(); ok {
+			c.Via = name
+			v.refer(aNotifier, name)
+		}
+	}
+	o.done(nil)
+	return c
+}
+
+func (l *loader) schedules(root *object) {
+	for _, v := range root.get("schedules").list() {
+		o := v.object()
+		if o == nil {
+			continue
+		}
+		s := oncall.Schedule{ID: o.id(aSchedule), Owner: o.str("owner", "")}
+		s.Name = o.str("name", s.ID)
+		o.require("time_zone", "hand-offs are wall clocks of this zone; write it like Europe/Berlin")
+		s.Zone = o.zone("time_zone")
+		o.require("layers", "a schedule without a layer has nobody on call")
+		layers := o.get("layers")
+		list := layers.list()
+		if layers.present() && !layers.null() && kindOf(layers.node) == "a list" && len(list) == 0 || layers.null() {
+			layers.problem("a schedule without a layer has nobody on call", "layers is empty")
+		}
+		for i, v := range list {
+			if o := v.object(); o != nil {
+				s.Layers = append(s.Layers, layer(o, fmt.Sprintf("layer %d", i+1)))
+			}
+		}
+		o.unsupported("user_group", "notices", "ical_url")
+		o.done(nil)
+		l.file.Schedules = append(l.file.Schedules, s)
+	}
+}
+
+func layer(o *object, name string) oncall.Layer {
+	l := oncall.Layer{Name: o.str("name", name)}
+	o.require("users", "list the people in the order of their turns")
+	users := o.get("users")
+	for _, v := range users.list() {
+		var turn []string
+		for _, u := range v.strings() {
+			if id, ok := u.text(); ok {
+				turn = append(turn, id)
+				u.refer(aUser, id)
+			}
+		}
+		if len(turn) > 0 {
+			l.Users = append(l.Users, turn)
+		} else if v.null() || kindOf(v.node) == "a list" {
+			v.problem("name at least one person", "turn %s has nobody", v.name())
+		}
+	}
+	if users.null() || users.present() && kindOf(users.node) == "a list" && len(users.list()) == 0 {
+		users.problem("list the people in the order of their turns", "users is empty")
+	}
+	if v := o.get("every"); v.present() {
+		if s, ok := v.text(); ok {
+			every, err := oncall.ParseEvery(s)
+			if err != nil {
+				v.problem("", "every: %v", err)
+			}
+			l.Every = every
+		}
+	}
+	if len(l.Users) > 1 {
+		o.require("every", "say how long a turn is, for example 1 week")
+		o.require("start", `say when the first turn begins, for example "2026-01-05 09:00"`)
+	}
+	l.Start, l.End = o.wallClock("start"), o.wallClock("end")
+	if !l.End.IsZero() && !l.Start.Before(l.End) {
+		o.get("end").problem("", "end is not after start")
+	}
+	o.unsupported("active", "skip_inactive")
+	o.done(nil)
+	return l
+}
+
+// wallClock is a local date and time of a key, as a UTC time with the same fields; zero where there is none.
+func (o *object) wallClock(key string) time.Time {
+	v := o.get(key)
+	s, ok := v.text()
+	if !ok {
+		return time.Time{}
+	}
+	for _, format := range []string{"2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02"} {
+		if t, err := time.Parse(format, s); err == nil {
+			return t
+		}
+	}
+	hint := `write it like "2026-01-05 09:00"`
+	if _, err := time.Parse(time.RFC3339, s); err == nil {
+		hint += ": it is the clock on the wall in the schedule's time_zone, so leave out the offset"
+	}
+	v.problem(hint, "%s %q is no date and time", key, s)
+	return time.Time{}
+}
+
+func (l *loader) escalations(root *object) {
+	l.file.Escalations = map[string]Escalation{}
+	all := root.get("escalations").object()
+	if all == nil {
+		return
+	}
+	for _, name := range all.keys {
+		v := all.get(name)
+		value{r: v.r, at: all.places[name], path: v.path}.define(anEscape, name)
+		if v.null() {
+			v.problem("give it steps", "the escalation %s is empty", name)
+		}
+		o := v.object()
+		if o == nil {
+			continue
+		}
+		e := Escalation{Repeat: o.whole("repeat", 0, 0, maxRepeat)}
+		o.require("steps", "say who is paged and when")
+		steps := o.get("steps")
+		for _, v := range steps.list() {
+			if o := v.object(); o != nil {
+				e.Steps = append(e.Steps, l.step(o, e.Steps))
+			}
+		}
+		if steps.null() || steps.present() && kindOf(steps.node) == "a list" && len(steps.list()) == 0 {
+			steps.problem("say who is paged and when", "steps is empty")
+		}
+		if len(e.Steps) > 0 {
+			e.Every = e.Steps[len(e.Steps)-1].After
+		}
+		e.Every = o.duration("every", e.Every, time.Second)
+		if e.Repeat > 0 && e.Every == 0 && len(e.Steps) > 0 {
+			o.get("repeat").problem("set every, for example 10m", "the rounds would follow one another at once")
+		}
+		o.unsupported("ack_timeout")
+		o.done(nil)
+		l.file.Escalations[name] = e
+	}
+}
+
+func (l *loader) step(o *object, before []Step) Step {
+	s := Step{After: o.duration("after", 0, 0), Notify: l.ways(o)}
+	if n := len(before); n > 0 && s.After < before[n-1].After {
+		o.get("after").problem("after counts from the beginning of the round; put the steps in order", "this step comes before the one above it")
+	}
+	for _, v := range o.get("page").strings() {
+		target, ok := v.text()
+		if !ok {
+			continue
+		}
+		kind, id, _ := strings.Cut(target, ":")
+		if kind != aSchedule && kind != aUser || id == "" {
+			v.problem("write schedule:ID or user:ID", "%q is nobody to page", target)
+			continue
+		}
+		v.refer(kind, id)
+		if !slices.Contains(s.Page, target) {
+			s.Page = append(s.Page, target)
+		}
+	}
+	if !o.has("page") && !o.has("notify") {
+		o.problem(`add page: ["schedule:ID"] or notify: [NOTIFIER]`, "the step tells nobody")
+	}
+	o.done(nil)
+	return s
+}

@@ -1,0 +1,248 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/tocsin-oncall/tocsin/pkg/route"
+)
+
+// reopenAfter is how long re-sends after a person's resolve open nothing.
+const reopenAfter = 4 * time.Hour
+
+func (l *loader) routes(root *object) {
+	for _, v := range root.get("routes").list() {
+		o := v.object()
+		if o == nil {
+			continue
+		}
+		var r Route
+		r.Line, _ = position(o.at)
+		o.require("match", `say which topics it takes, for example match: "alert.*.critical.#"; "#" takes all`)
+		if m := o.get("match"); m.present() {
+			if s, ok := m.text(); ok {
+				p, err := route.ParsePattern(s)
+				if err != nil {
+					m.problem("", "%v", err)
+				}
+				r.Match = p
+			}
+		}
+		r.Labels = labels(o)
+		r.Matchers = matchers(o)
+		r.Notify = l.ways(o)
+		if e := o.get("escalate"); e.present() {
+			if name, ok := e.text(); ok {
+				r.Escalate = name
+				e.refer(anEscape, name)
+			}
+		}
+		if (!o.has("notify") || o.get("notify").null()) && !o.has("escalate") {
+			o.problem("add notify: [NOTIFIER] or escalate: ESCALATION", "the route leads nowhere")
+		}
+		r.GroupBy = o.names("group_by")
+		o.unsupported("active")
+		o.done(nil)
+		l.file.Routes = append(l.file.Routes, r)
+	}
+}
+
+// ways reads notify: notifiers that have a place of their own to send to.
+func (l *loader) ways(o *object) []string {
+	var all []string
+	for _, v := range o.get("notify").strings() {
+		if name, ok := v.text(); ok && !slices.Contains(all, name) {
+			all = append(all, name)
+			v.refer(aNotifier, name)
+			l.places = append(l.places, ref{at: v, name: name})
+		}
+	}
+	return all
+}
+
+// labels reads equalities. A null or a tag there would silently become some text or none, and the route would take
+// other alerts than it seems to.
+func labels(o *object) map[string]string {
+	v := o.get("labels")
+	if !v.present() || v.strict() {
+		return nil
+	}
+	m := v.object()
+	if m == nil {
+		return nil
+	}
+	all := map[string]string{}
+	for _, name := range m.keys {
+		if v := m.get(name); !v.strict() {
+			if s, ok := v.filled(); ok {
+				all[name] = s
+			}
+		}
+	}
+	return all
+}
+
+func matchers(o *object) []route.Matcher {
+	v := o.get("matchers")
+	if !v.present() || v.strict() {
+		return nil
+	}
+	if kindOf(v.node) == "a mapping" {
+		v.problem(`write ['team="db"', 'env!~"dev.*"'], or use labels for equality`, "matchers must be a list of texts, it is a mapping")
+		return nil
+	}
+	var all []route.Matcher
+	for _, v := range v.strings() {
+		if v.strict() {
+			continue
+		}
+		s, ok := v.text()
+		if !ok {
+			continue
+		}
+		ms, err := route.ParseMatchers(s)
+		if err != nil {
+			v.problem(`write them as Alertmanager does: 'team="db"'`, "%v", err)
+			continue
+		}
+		all = append(all, ms...)
+	}
+	return all
+}
+
+// strict notes a null or a tag.
+func (v value) strict() bool {
+	switch v.node.(type) {
+	case *ast.NullNode:
+		v.problem(`write "" for an absent label, or remove it`, "%s is null", v.name())
+		return true
+	case *ast.TagNode:
+		v.problem("put the text in quotes", "%s has a YAML tag", v.name())
+		return true
+	}
+	return false
+}
+
+func (l *loader) sources(root *object) {
+	l.file.Sources = map[string]Source{}
+	all := root.get("sources").object()
+	if all == nil {
+		return
+	}
+	for _, name := range all.keys {
+		v := all.get(name)
+		value{r: v.r, at: all.places[name], path: v.path}.define("source", name)
+		o := v.object()
+		if o == nil {
+			if v.null() {
+				v.problem("give it a type and a token", "the source %s is empty", name)
+			}
+			continue
+		}
+		o.require("type", "what it speaks: alertmanager")
+		o.require("token", "alerts from it carry this token")
+		s := Source{Name: name, Token: o.str("token", ""), GroupBy: o.names("group_by"), ReopenAfter: o.duration("reopen_after", reopenAfter, 0)}
+		if t := o.get("type"); t.present() {
+			if kind, ok := t.text(); ok && slices.Contains([]string{"prometheus", "grafana"}, kind) {
+				t.problem("use alertmanager", "the type %s is not supported by this version", kind)
+			} else if ok {
+				s.Type = o.oneOf("type", "", "alertmanager")
+			}
+		}
+		o.unsupported("topic", "fields")
+		o.done(nil)
+		for _, other := range keys(l.file.Sources) {
+			if s.Token != "" && l.file.Sources[other].Token == s.Token {
+				o.get("token").problem("each source needs a token of its own", "the token is also that of the source %s", other)
+			}
+		}
+		l.file.Sources[name] = s
+	}
+}
+
+// selfKinds are the kinds of self-alerts (job _tocsin).
+var selfKinds = []string{
+	"delivery_rejected", "delivery_unreachable", "delivery_held", "delivery_exhausted", "delivery_expired", "reload_failed",
+	"notifier_broken", "nobody_answered", "unrouted", "unreachable_soon", "coverage_gap", "heartbeat_missed",
+}
+
+// selfCriticalities stand for all: a self-alert has the criticality of what it is about.
+var selfCriticalities = []string{"critical", "high", "warning", "info", "none"}
+
+// warnSelf warns where tocsin could not tell anybody that something of its own went wrong: no route takes its
+// self-alerts, or a notifier that is broken would be announced only through itself.
+func (l *loader) warnSelf() {
+	var lost []string
+	ways := map[string]bool{}   // each by its credentials, since those are what breaks
+	notify := map[string]bool{} // notifier names, for the message
+	for _, kind := range selfKinds {
+		for _, criticality := range selfCriticalities {
+			topic := route.Topic(kind, criticality, "_tocsin")
+			taken := false
+			for _, r := range l.file.Routes {
+				if len(r.Labels) > 0 || len(r.Matchers) > 0 || !r.Match.Match(topic) {
+					continue // a condition on labels can't be relied on to take them
+				}
+				taken = true
+				for _, n := range l.file.tells(r) {
+					if n, ok := l.file.Notifiers[n]; ok && !n.Off {
+						ways[n.credentials()] = true
+						notify[n.Name] = true
+					}
+				}
+			}
+			if !taken {
+				lost = append(lost, topic)
+			}
+		}
+	}
+	switch all := len(selfKinds) * len(selfCriticalities); {
+	case len(lost) == all:
+		l.warn(`no route takes alert.*.*._tocsin: nobody would hear of deliveries that die; add {match: "alert.*.*._tocsin", notify: [...]}`)
+		return
+	case len(lost) > 0:
+		l.warn(`%d of %d kinds of self-alerts are taken by no route, for example %s; add {match: "alert.*.*._tocsin", notify: [...]}`, len(lost), all, lost[0])
+	}
+	if len(ways) == 1 {
+		l.warn("self-alerts go out through %s only: when that breaks, nobody hears of it; add a notifier with other credentials", strings.Join(keys(notify), ", "))
+	}
+	if len(ways) == 0 {
+		l.warn("the routes that take alert.*.*._tocsin reach no notifier that is on")
+	}
+}
+
+// tells are the notifiers that a route uses: its own, its escalation's, and the contacts of the people paged.
+func (f *File) tells(r Route) []string {
+	all := slices.Clone(r.Notify)
+	e := f.Escalations[r.Escalate]
+	for _, s := range e.Steps {
+		all = append(all, s.Notify...)
+	}
+	for _, id := range f.paged(e) {
+		u, _ := f.User(id)
+		for _, c := range u.Contacts {
+			all = append(all, c.Via)
+		}
+	}
+	return all
+}
+
+// people are all who have turns in a schedule.
+func (f *File) people(id string) []string {
+	var all []string
+	s, _ := f.Schedule(id)
+	for _, layer := range s.Layers {
+		for _, turn := range layer.Users {
+			all = append(all, turn...)
+		}
+	}
+	return all
+}
+
+// credentials tell what breaks together: notifiers with one token break as one.
+func (n Notifier) credentials() string {
+	return strings.Join([]string{n.Type, n.Token, n.WebhookURL, n.URL, n.Path, n.APIURL}, "\x00")
+}
