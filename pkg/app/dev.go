@@ -288,18 +288,19 @@ tocsin runs: two replicas on one private Postgres, a simulated Slack and a simul
   Metrics    http://%s/metrics and http://%s/metrics
   File       %s
   Log        %s
-
+`, e.Slack.URL()+"/", e.Telegram.URL()+"/", e.URL(), second.Addr(), first.MetricsAddr(), second.MetricsAddr(),
+		filepath.Join(e.Dir, "tocsin.yaml"), filepath.Join(e.Dir, "tocsin.log"))
+	fmt.Fprintf(o.Out, `
 Try, in another terminal:
 
   export TOCSIN_SERVER=%s TOCSIN_TOKEN=%s
-  %[9]s incidents list
-  %[9]s alert send --kind disk_full --criticality critical --job web --title "Disk of web-1 is full" --label host=web-1
-  %[9]s deliveries list
-  %[9]s oncall
+  %[3]s incidents list
+  %[3]s alert send --kind disk_full --criticality critical --job web --title "Disk of web-1 is full" --label host=web-1
+  %[3]s deliveries list
+  %[3]s oncall
 
 Ctrl-C stops all of it.
-`, e.Slack.URL()+"/", e.Telegram.URL()+"/", e.URL(), second.Addr(), first.MetricsAddr(), second.MetricsAddr(),
-		filepath.Join(e.Dir, "tocsin.yaml"), filepath.Join(e.Dir, "tocsin.log"), program, e.URL(), e.Token)
+`, e.URL(), e.Token, program)
 }
 
 func devAddr(port int, any bool) string {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
@@ -25,7 +26,8 @@ const (
 
 func (s *Server) alertRoutes() {
 	route(s, http.MethodPost, "/v1/alerts", api.ScopeIngest, "Hand in an alert", http.StatusAccepted, s.postAlert)
-	route(s, http.MethodPost, alertmanagerPath, api.ScopeIngest, "Hand in alerts as Alertmanager's webhook does (version 4)", http.StatusAccepted, s.postAlertmanager)
+	route(s, http.MethodPost, alertmanagerPath, api.ScopeIngest, "Hand in alerts as Alertmanager's webhook does (version 4)", http.StatusAccepted, s.postAlertmanager,
+		func(op *huma.Operation) { op.MaxBodyBytes, op.SkipValidateBody = maxGroup, true }) // intake reads the body
 }
 
 const alertmanagerPath = "/v1/alertmanager"

@@ -129,21 +129,21 @@ func (s *Server) Wait(ctx context.Context) {
 type body[T any] struct{ Body T }
 
 // route registers one operation of the API that needs a scope.
-func route[I, O any](s *Server, method, path, scope, summary string, status int, f func(context.Context, *I) (*O, error)) {
-	bound := int64(maxBody)
-	if path == alertmanagerPath {
-		bound = maxGroup
-	}
-	huma.Register(s.api, huma.Operation{
+func route[I, O any](s *Server, method, path, scope, summary string, status int, f func(context.Context, *I) (*O, error), more ...func(*huma.Operation)) {
+	op := huma.Operation{
 		OperationID:   operationID(method, path),
 		Method:        method,
 		Path:          path,
 		Summary:       summary,
 		Description:   "Needs a token with the scope " + scope + ".",
 		DefaultStatus: status,
-		MaxBodyBytes:  bound,
+		MaxBodyBytes:  maxBody,
 		Middlewares:   s.scope(scope),
 		Security:      []map[string][]string{{"token": {}}},
 		Errors:        []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
-	}, f)
+	}
+	for _, change := range more {
+		change(&op)
+	}
+	huma.Register(s.api, op, f)
 }
