@@ -73,7 +73,7 @@ type Contact struct {
 type Escalation struct {
 	Repeat     int           // further rounds
 	Every      time.Duration // between rounds; default the last step's After
-	AckTimeout time.Duration
+	AckTimeout time.Duration // not supported yet: the file refuses it
 	Steps      []Step
 }
 

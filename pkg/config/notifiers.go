@@ -155,7 +155,7 @@ func telegram(o *object, n *Notifier) {
 	o.require("token", "@BotFather gives it; write token: \"${TELEGRAM_TOKEN}\"")
 	n.Token, n.ChatID, n.APIURL = o.str("token", ""), o.str("chat_id", ""), strings.TrimRight(o.apiURL(), "/")
 	n.MessageThreadID = o.whole("message_thread_id", 0, 1, 1<<31-1)
-	n.WebhookSecret, n.Poll = o.str("webhook_secret", ""), o.boolean("poll")
+	n.WebhookSecret = o.str("webhook_secret", "")
 	if n.ChatID != "" {
 		_, err := strconv.ParseInt(n.ChatID, 10, 64)
 		if !chat.MatchString(n.ChatID) || err != nil && n.ChatID[0] != '@' {
@@ -168,9 +168,7 @@ func telegram(o *object, n *Notifier) {
 	if n.WebhookSecret != "" && !botSecret.MatchString(n.WebhookSecret) {
 		o.get("webhook_secret").problem("use letters, digits, _ and - only, at most 256", "Telegram refuses this webhook_secret")
 	}
-	if n.Poll && o.has("webhook_secret") {
-		o.get("poll").problem("keep one of them", "a bot either has its updates sent (webhook_secret) or polls for them, not both")
-	}
+	o.unsupported("poll") // updates are received by webhook_secret only
 }
 
 // headerName is a token of RFC 9110.

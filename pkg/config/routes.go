@@ -144,7 +144,7 @@ func (l *loader) sources(root *object) {
 		}
 		o.require("type", "what it speaks: alertmanager")
 		o.require("token", "alerts from it carry this token")
-		s := Source{Name: name, Token: o.str("token", ""), GroupBy: o.names("group_by"), ReopenAfter: o.duration("reopen_after", reopenAfter, 0)}
+		s := Source{Name: name, Token: o.str("token", ""), GroupBy: o.names("group_by"), ReopenAfter: o.duration("reopen_after", reopenAfter, time.Second)}
 		if t := o.get("type"); t.present() {
 			if kind, ok := t.text(); ok && slices.Contains([]string{"prometheus", "grafana"}, kind) {
 				t.problem("use alertmanager", "the type %s is not supported by this version", kind)
