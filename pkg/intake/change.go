@@ -122,11 +122,11 @@ func (c *change) write(ctx context.Context) ([]Made, error) {
 	if err := c.writeSteps(ctx); err != nil {
 		return nil, err
 	}
-	snapshot, err := c.content(ctx)
+	shown, err := c.content(ctx)
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.add(ctx, snapshot)
+	made, err := c.add(ctx, shown)
 	if err != nil {
 		return nil, err
 	}
@@ -154,25 +154,44 @@ func (c *change) writeSteps(ctx context.Context) error {
 }
 
 // content writes the incident's snapshot, which cards, threads and pages show at whatever revision is newest.
-func (c *change) content(ctx context.Context) (json.RawMessage, error) {
+func (c *change) content(ctx context.Context) (card.Snapshot, error) {
 	if !c.visible && !c.created && len(c.joined)+len(c.again)+len(c.pages) == 0 {
-		return nil, nil
+		return card.Snapshot{}, nil
 	}
 	alerts, err := c.tx.Alerts(ctx, c.inc.ID, commonOf)
 	if err != nil {
-		return nil, fmt.Errorf("read the incident's alerts: %w", err)
+		return card.Snapshot{}, fmt.Errorf("read the incident's alerts: %w", err)
 	}
-	body, err := json.Marshal(snapshot(c.inc, alerts))
+	s := snapshot(c.inc, alerts)
+	body, err := json.Marshal(s)
 	if err != nil {
-		return nil, fmt.Errorf("write the incident's snapshot: %w", err)
+		return s, fmt.Errorf("write the incident's snapshot: %w", err)
 	}
-	return body, c.tx.PutContent(ctx, store.Content{ID: c.inc.ID, Revision: c.inc.Revision, Body: body})
+	return s, c.tx.PutContent(ctx, store.Content{ID: c.inc.ID, Revision: c.inc.Revision, Body: body})
+}
+
+// own writes the content of the notices or events of this change, which show it for good: a snapshot for a notice, the
+// body that goes out for an event.
+func (c *change) own(ctx context.Context, k delivery.Kind, s card.Snapshot) (uuid.UUID, error) {
+	body, err := json.Marshal(s)
+	if k == delivery.Event {
+		typ, at := card.EventOf(s)
+		body = card.Event(s, typ, at)
+	}
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("write the content of notices: %w", err)
+	}
+	id := store.NewID()
+	if err := c.tx.PutContent(ctx, store.Content{ID: id, Revision: 1, Body: body}); err != nil {
+		return uuid.Nil, fmt.Errorf("write the content of notices and events: %w", err)
+	}
+	return id, nil
 }
 
 // add makes the deliveries of this change.
-func (c *change) add(ctx context.Context, body json.RawMessage) ([]Made, error) {
+func (c *change) add(ctx context.Context, shown card.Snapshot) ([]Made, error) {
 	var out []store.NewDelivery
-	own := uuid.Nil // one content row for all notices and events of this change: they show it for good
+	own := map[delivery.Kind]uuid.UUID{} // one content row for all notices of this change, one for all events
 	add := func(ds []plan.Delivery, step uuid.UUID) error {
 		cardID := uuid.Nil
 		for _, d := range ds {
@@ -189,24 +208,20 @@ func (c *change) add(ctx context.Context, body json.RawMessage) ([]Made, error) 
 			case delivery.Thread:
 				n.CardID, n.Desired = cardID, c.inc.Sequence
 			case delivery.Notice, delivery.Event:
-				if own == uuid.Nil {
-					own = store.NewID()
-					if err := c.tx.PutContent(ctx, store.Content{ID: own, Revision: 1, Body: body}); err != nil {
-						return fmt.Errorf("write the content of notices and events: %w", err)
+				if own[d.Kind] == uuid.Nil {
+					id, err := c.own(ctx, d.Kind, shown)
+					if err != nil {
+						return err
 					}
+					own[d.Kind] = id
 				}
-				n.ContentID, n.Desired = own, 1
+				n.ContentID, n.Desired = own[d.Kind], 1
 			}
 			out = append(out, n)
 		}
 		return nil
 	}
-	for _, n := range c.joined {
-		if err := add(plan.ForNotifier(c.f, n, plan.Opened), uuid.Nil); err != nil {
-			return nil, err
-		}
-	}
-	for _, n := range c.again {
+	for _, n := range slices.Concat(c.joined, c.again) {
 		if err := add(plan.ForNotifier(c.f, n, plan.Opened), uuid.Nil); err != nil {
 			return nil, err
 		}

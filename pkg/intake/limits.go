@@ -176,10 +176,11 @@ func shorten(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// sane drops instants that no alert has: a source's zero value, years that JSON can't write.
+// sane drops instants that no alert has: a source's zero value, years that JSON can't write. The rest keeps what the
+// database keeps, microseconds, so that the same instant compares as the same later.
 func sane(t time.Time) time.Time {
 	if t.Year() < 1970 || t.Year() > 9000 {
 		return time.Time{}
 	}
-	return t.UTC()
+	return t.UTC().Truncate(time.Microsecond)
 }
