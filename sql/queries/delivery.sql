@@ -48,6 +48,9 @@ cross join lateral (
   order by d.next_at limit 1
 ) x;
 
+-- In the statements that write a batch, `locked` takes the row locks in the order of all locks before anything is
+-- written: counting it is what makes it run first. The values are joined from their own side, one index look-up a row.
+
 -- name: Begin :many
 -- Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
 -- version moved, or whose attempt another call of this statement opened already, is left as it is; the last case
@@ -65,7 +68,7 @@ with v as materialized (
     open_attempt = v.attempt_id,
     called_at = coalesce(d.called_at, clock_timestamp())
   from v
-  where d.id = v.id and d.id = any(array(select locked.id from locked)) and d.lease_token = v.token and d.lease_until > clock_timestamp()
+  where d.id = v.id and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.lease_until > clock_timestamp()
     and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
   returning d.id, d.attempts, d.version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
 ), recorded as (
@@ -104,7 +107,7 @@ with v as materialized (
     announced_at = case when v.next = 0 then d.announced_at end,
     version = d.version + 1
   from v
-  where d.id = v.id and d.id = any(array(select locked.id from locked))
+  where d.id = v.id and (select count(*) from locked) >= 0
     and d.lease_token is not distinct from nullif(v.token, '00000000-0000-0000-0000-000000000000'::uuid) and d.version = v.version
   returning d.id
 )
@@ -117,13 +120,12 @@ with v as materialized (
     unnest(@states::text[]) as state, unnest(@reasons::text[]) as reason, unnest(@sentences::text[]) as sentence,
     unnest(@effects::int[]) as effect, unnest(@desireds::int[]) as desired, unnest(@applieds::int[]) as applied, unnest(@refs::text[]) as ref,
     unnest(@tries::int[]) as tries, unnest(@doubts::text[]) as doubt, unnest(@stop_states::text[]) as stop_state, unnest(@stop_reasons::text[]) as stop_reason,
-    unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter
-), a as materialized (
-  select unnest(@ids::uuid[]) as delivery_id, unnest(@attempt_ids::uuid[]) as id, unnest(@outcomes::text[]) as outcome, unnest(@evidences::text[]) as evidence,
-    unnest(@closed_bys::text[]) as closed_by, unnest(@faults::text[]) as fault, unnest(@attempt_reasons::text[]) as reason, unnest(@errors::text[]) as error,
+    unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter,
+    unnest(@attempt_ids::uuid[]) as attempt_id, unnest(@outcomes::text[]) as outcome, unnest(@evidences::text[]) as evidence,
+    unnest(@closed_bys::text[]) as closed_by, unnest(@faults::text[]) as fault, unnest(@attempt_reasons::text[]) as attempt_reason, unnest(@errors::text[]) as error,
     unnest(@codes::text[]) as code, unnest(@statuses::int[]) as status, unnest(@bytes::bigint[]) as bytes, unnest(@dns::float8[]) as dns,
     unnest(@connects::float8[]) as connect, unnest(@tlss::float8[]) as tls, unnest(@first_bytes::float8[]) as first_byte,
-    unnest(@durations::float8[]) as duration, unnest(@answers::text[]) as answer, unnest(@attempt_refs::text[]) as ref
+    unnest(@durations::float8[]) as duration, unnest(@answers::text[]) as answer, unnest(@attempt_refs::text[]) as attempt_ref
 ), locked as materialized (
   select d.id from delivery d where d.id = any(@ids::uuid[]) order by d.id for update
 ), done as (
@@ -137,18 +139,19 @@ with v as materialized (
     lease_token = null, lease_until = null, open_attempt = null,
     version = d.version + 1
   from v
-  where d.id = v.id and d.id = any(array(select locked.id from locked)) and d.lease_token = v.token and d.version = v.version
-  returning d.id
+  where d.id = v.id and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.version = v.version
+  returning d.id, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls,
+    v.first_byte, v.duration, v.answer, v.attempt_ref
 ), closed as (
   update attempt t set
-    outcome = a.outcome, evidence = a.evidence, closed_by = a.closed_by, fault = a.fault, reason = a.reason, error = a.error, provider_code = a.code,
+    outcome = a.outcome, evidence = a.evidence, closed_by = a.closed_by, fault = a.fault, reason = a.attempt_reason, error = a.error, provider_code = a.code,
     http_status = nullif(a.status, 0), bytes_written = a.bytes, dns_ms = nullif(a.dns, 0), connect_ms = nullif(a.connect, 0), tls_ms = nullif(a.tls, 0),
-    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, reference = nullif(a.ref, '')::jsonb, finished_at = clock_timestamp()
-  from a
-  where t.id = a.id and t.id = any(@attempt_ids::uuid[]) and t.outcome is null and a.delivery_id = any(array(select done.id from done))
-  returning t.id
+    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, reference = nullif(a.attempt_ref, '')::jsonb, finished_at = clock_timestamp()
+  from done a
+  where t.id = a.attempt_id and t.outcome is null
+  returning t.delivery_id
 )
-select done.id, exists (select 1 from a join closed on closed.id = a.id where a.delivery_id = done.id)::boolean as closed from done;
+select done.id, (done.id in (select closed.delivery_id from closed))::boolean as closed from done;
 
 -- name: DeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,

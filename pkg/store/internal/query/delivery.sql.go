@@ -92,7 +92,7 @@ with v as materialized (
     announced_at = case when v.next = 0 then d.announced_at end,
     version = d.version + 1
   from v
-  where d.id = v.id and d.id = any(array(select locked.id from locked))
+  where d.id = v.id and (select count(*) from locked) >= 0
     and d.lease_token is not distinct from nullif(v.token, '00000000-0000-0000-0000-000000000000'::uuid) and d.version = v.version
   returning d.id
 )
@@ -166,6 +166,7 @@ func (q *Queries) Apply(ctx context.Context, arg ApplyParams) ([]uuid.UUID, erro
 }
 
 const begin = `-- name: Begin :many
+
 with v as materialized (
   select unnest($1::uuid[]) as id, unnest($2::uuid[]) as token, unnest($3::bigint[]) as version,
     unnest($4::uuid[]) as attempt_id, unnest($5::text[]) as effect_key, unnest($6::int[]) as revision,
@@ -179,7 +180,7 @@ with v as materialized (
     open_attempt = v.attempt_id,
     called_at = coalesce(d.called_at, clock_timestamp())
   from v
-  where d.id = v.id and d.id = any(array(select locked.id from locked)) and d.lease_token = v.token and d.lease_until > clock_timestamp()
+  where d.id = v.id and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.lease_until > clock_timestamp()
     and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
   returning d.id, d.attempts, d.version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
 ), recorded as (
@@ -211,6 +212,8 @@ type BeginRow struct {
 	StartedAt time.Time
 }
 
+// In the statements that write a batch, `locked` takes the row locks in the order of all locks before anything is
+// written: counting it is what makes it run first. The values are joined from their own side, one index look-up a row.
 // Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
 // version moved, or whose attempt another call of this statement opened already, is left as it is; the last case
 // answers as if it were new, since a lost answer to COMMIT is normal.
@@ -550,13 +553,12 @@ with v as materialized (
     unnest($4::text[]) as state, unnest($5::text[]) as reason, unnest($6::text[]) as sentence,
     unnest($7::int[]) as effect, unnest($8::int[]) as desired, unnest($9::int[]) as applied, unnest($10::text[]) as ref,
     unnest($11::int[]) as tries, unnest($12::text[]) as doubt, unnest($13::text[]) as stop_state, unnest($14::text[]) as stop_reason,
-    unnest($15::int[]) as next, unnest($16::float8[]) as delay, unnest($17::float8[]) as jitter
-), a as materialized (
-  select unnest($1::uuid[]) as delivery_id, unnest($18::uuid[]) as id, unnest($19::text[]) as outcome, unnest($20::text[]) as evidence,
-    unnest($21::text[]) as closed_by, unnest($22::text[]) as fault, unnest($23::text[]) as reason, unnest($24::text[]) as error,
+    unnest($15::int[]) as next, unnest($16::float8[]) as delay, unnest($17::float8[]) as jitter,
+    unnest($18::uuid[]) as attempt_id, unnest($19::text[]) as outcome, unnest($20::text[]) as evidence,
+    unnest($21::text[]) as closed_by, unnest($22::text[]) as fault, unnest($23::text[]) as attempt_reason, unnest($24::text[]) as error,
     unnest($25::text[]) as code, unnest($26::int[]) as status, unnest($27::bigint[]) as bytes, unnest($28::float8[]) as dns,
     unnest($29::float8[]) as connect, unnest($30::float8[]) as tls, unnest($31::float8[]) as first_byte,
-    unnest($32::float8[]) as duration, unnest($33::text[]) as answer, unnest($34::text[]) as ref
+    unnest($32::float8[]) as duration, unnest($33::text[]) as answer, unnest($34::text[]) as attempt_ref
 ), locked as materialized (
   select d.id from delivery d where d.id = any($1::uuid[]) order by d.id for update
 ), done as (
@@ -570,18 +572,19 @@ with v as materialized (
     lease_token = null, lease_until = null, open_attempt = null,
     version = d.version + 1
   from v
-  where d.id = v.id and d.id = any(array(select locked.id from locked)) and d.lease_token = v.token and d.version = v.version
-  returning d.id
+  where d.id = v.id and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.version = v.version
+  returning d.id, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls,
+    v.first_byte, v.duration, v.answer, v.attempt_ref
 ), closed as (
   update attempt t set
-    outcome = a.outcome, evidence = a.evidence, closed_by = a.closed_by, fault = a.fault, reason = a.reason, error = a.error, provider_code = a.code,
+    outcome = a.outcome, evidence = a.evidence, closed_by = a.closed_by, fault = a.fault, reason = a.attempt_reason, error = a.error, provider_code = a.code,
     http_status = nullif(a.status, 0), bytes_written = a.bytes, dns_ms = nullif(a.dns, 0), connect_ms = nullif(a.connect, 0), tls_ms = nullif(a.tls, 0),
-    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, reference = nullif(a.ref, '')::jsonb, finished_at = clock_timestamp()
-  from a
-  where t.id = a.id and t.id = any($18::uuid[]) and t.outcome is null and a.delivery_id = any(array(select done.id from done))
-  returning t.id
+    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, reference = nullif(a.attempt_ref, '')::jsonb, finished_at = clock_timestamp()
+  from done a
+  where t.id = a.attempt_id and t.outcome is null
+  returning t.delivery_id
 )
-select done.id, exists (select 1 from a join closed on closed.id = a.id where a.delivery_id = done.id)::boolean as closed from done
+select done.id, (done.id in (select closed.delivery_id from closed))::boolean as closed from done
 `
 
 type FinishParams struct {
