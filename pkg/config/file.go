@@ -99,7 +99,7 @@ type Notifier struct {
 	ChatID          string // digits or @name; empty: direct messages
 	MessageThreadID int
 	WebhookSecret   string
-	Poll            bool
+	Poll            bool // not supported yet: the file refuses it, and app_token too
 	// webhook
 	URL     string
 	Secrets []string

@@ -176,10 +176,7 @@ func (o *object) merge(n ast.Node, depth int) bool {
 			merges = append(merges, e.Value)
 			continue
 		}
-		key := ""
-		if t := e.Key.GetToken(); t != nil {
-			key = t.Value
-		}
+		key := keyText(e.Key)
 		if first, double := o.places[key]; double {
 			if depth == 0 {
 				line, _ := position(first)
@@ -220,6 +217,17 @@ func (o *object) merge(n ast.Node, depth int) bool {
 		}
 	}
 	return true
+}
+
+// keyText is a key as it is written, quotes removed.
+func keyText(n ast.Node) string {
+	if long, ok := n.(*ast.MappingKeyNode); ok && long.Value != nil { // ? key
+		n = long.Value
+	}
+	if t := n.GetToken(); t != nil {
+		return t.Value
+	}
+	return ""
 }
 
 // name is what messages call the value: its key.

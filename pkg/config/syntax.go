@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ import (
 // the depth; a file that people write is far below all of them, and one above is refused in a moment.
 const (
 	MaxSize   = 1 << 20 // bytes
-	maxTokens = 150_000
+	maxTokens = 100_000
 	maxDepth  = 64 // brackets
 	maxRun    = 32 // marks on one line without a comma between: `- - - x`, `!a !b x`
 )
@@ -30,13 +31,16 @@ func document(name string, text []byte) (root ast.Node, problems Errors) {
 	if len(text) > MaxSize {
 		return fail(0, 0, fmt.Sprintf("the file has %d bytes, at most %d are read", len(text), MaxSize), "")
 	}
+	// The parser takes a byte order mark for a part of the first key, and counts lines that end as on Windows wrongly.
+	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+	text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
 	line, column := 1, 1
 	for rest := text; len(rest) > 0; {
 		r, n := utf8.DecodeRune(rest)
 		switch {
 		case r == utf8.RuneError && n == 1:
 			return fail(line, column, "the file is not valid UTF-8", "save it as UTF-8")
-		case r < ' ' && r != '\n' && r != '\r' && r != '\t' || r == 0x7f:
+		case r < ' ' && r != '\n' && r != '\t' || r == 0x7f:
 			return fail(line, column, fmt.Sprintf("the file holds the control character %U", r), "remove it")
 		case r == '\n':
 			line, column = line+1, 0
