@@ -259,6 +259,28 @@ func (w *Worker) settle(steps []delivery.Step, jobs map[uuid.UUID]*job) {
 		w.o.Dead()
 	}
 	w.unpark(cards)
+	w.unparkLate(steps, done)
+}
+
+// unparkLate looks again at what was just parked: the card's first attempt may have been recorded while the row was
+// still leased, and then nobody else brings it forward before its bound.
+func (w *Worker) unparkLate(steps []delivery.Step, done map[uuid.UUID]bool) {
+	var incidents, cards []uuid.UUID
+	for _, s := range steps {
+		if d := s.From(); done[d.ID] && s.Change().Reason == "waiting_for_card" {
+			incidents, cards = append(incidents, d.IncidentID), append(cards, d.CardID)
+		}
+	}
+	if len(cards) == 0 {
+		return
+	}
+	ctx, cancel := w.write()
+	defer cancel()
+	if free, err := w.o.Store.Unpark(ctx, incidents, cards); err != nil {
+		w.o.Log.Warn("what was parked could not be looked at again, its bound does it", zap.Error(err))
+	} else if len(free) > 0 {
+		w.poke()
+	}
 }
 
 // giveBack returns jobs without an attempt, due after delay. It reads them first: what moved is not theirs any more.

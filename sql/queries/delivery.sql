@@ -201,9 +201,11 @@ where p.incident_id = any(@incidents::uuid[]) and p.kind = 'page' and p.wait_unt
 returning p.notifier;
 
 -- name: UnparkThreads :many
--- The same for the threads of cards that got a reference or died.
+-- The same for the threads of cards that got a reference or died. It looks at the card itself, so that it may be run
+-- after a thread was parked, too: whichever of the two commits comes last finds the other.
 update delivery t set next_at = clock_timestamp(), version = t.version + 1
 where t.card_id = any(@cards::uuid[]) and t.kind = 'thread' and t.lease_token is null and t.next_at is not null and t.reason in ('waiting_for_card', '')
+  and exists (select 1 from delivery c where c.id = t.card_id and (c.reference is not null or c.next_at is null))
 returning t.notifier;
 
 -- name: CardsOfIncidents :many

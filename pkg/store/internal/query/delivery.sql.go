@@ -1006,10 +1006,12 @@ func (q *Queries) UnparkPages(ctx context.Context, incidents []uuid.UUID) ([]str
 const unparkThreads = `-- name: UnparkThreads :many
 update delivery t set next_at = clock_timestamp(), version = t.version + 1
 where t.card_id = any($1::uuid[]) and t.kind = 'thread' and t.lease_token is null and t.next_at is not null and t.reason in ('waiting_for_card', '')
+  and exists (select 1 from delivery c where c.id = t.card_id and (c.reference is not null or c.next_at is null))
 returning t.notifier
 `
 
-// The same for the threads of cards that got a reference or died.
+// The same for the threads of cards that got a reference or died. It looks at the card itself, so that it may be run
+// after a thread was parked, too: whichever of the two commits comes last finds the other.
 func (q *Queries) UnparkThreads(ctx context.Context, cards []uuid.UUID) ([]string, error) {
 	rows, err := q.db.Query(ctx, unparkThreads, cards)
 	if err != nil {
