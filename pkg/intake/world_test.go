@@ -194,7 +194,7 @@ func one[T any](w *world, sql string, args ...any) T {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer conn.Close(w.t.Context()) //nolint:errcheck // a test's connection
+	defer conn.Close(w.t.Context())
 	if err := conn.QueryRow(w.t.Context(), sql, args...).Scan(&v); err != nil {
 		w.t.Fatalf("%s: %v", sql, err)
 	}

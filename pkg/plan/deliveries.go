@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -78,8 +79,8 @@ func ForNotifier(f *config.File, notifier string, c Change) []Delivery {
 
 // dead turns an error of Resolve into the death of a delivery.
 func dead(err error) *Dead {
-	u, ok := err.(*Unreachable)
-	if !ok {
+	var u *Unreachable
+	if !errors.As(err, &u) {
 		return nil
 	}
 	return &Dead{State: delivery.Unreachable, Reason: u.Reason, Sentence: u.Sentence}

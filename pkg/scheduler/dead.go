@@ -34,6 +34,7 @@ func (s *Scheduler) Announce(ctx context.Context) (bool, error) {
 	if err != nil || len(seen) == 0 {
 		return false, err
 	}
+	defer nudge(s.escalate) // a step that was brought on is due now
 	known := map[uuid.UUID]bool{}
 	var own []uuid.UUID
 	for _, d := range seen {
@@ -191,7 +192,7 @@ func cause(ctx context.Context, kind string, labels map[string]string) (func(*st
 		return func(tx *store.Tx) (bool, error) {
 			id, err := uuid.Parse(labels["incident"])
 			if err != nil {
-				return false, nil
+				return false, fmt.Errorf("a self-alert names the incident %q: %w", labels["incident"], err)
 			}
 			state, err := tx.IncidentState(ctx, id)
 			return state == message.Open, err

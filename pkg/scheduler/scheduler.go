@@ -35,7 +35,8 @@ type Options struct {
 
 // Scheduler runs the jobs of one replica.
 type Scheduler struct {
-	o Options
+	o                  Options
+	announce, escalate chan struct{} // nudges; one that waits is enough
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -43,7 +44,17 @@ func New(o Options) *Scheduler {
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}
 	}
-	return &Scheduler{o: o}
+	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1)}
+}
+
+// Nudge says that a delivery died on this replica: it is announced, and what follows it is brought on, at once.
+func (s *Scheduler) Nudge() { nudge(s.announce) }
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // Job is one kind of due work. Step does one batch and says whether it found more than that.
@@ -51,19 +62,20 @@ type Job struct {
 	Name  string
 	Every time.Duration
 	Step  func(ctx context.Context) (more bool, err error)
+	Nudge <-chan struct{} // steps before its time; may be nil
 }
 
 // Jobs lists what Run runs.
 func (s *Scheduler) Jobs() []Job {
 	return []Job{
-		{"heartbeat", 5 * time.Second, s.Heartbeat},
-		{"escalate", 500 * time.Millisecond, s.Escalate},
-		{"announce", 500 * time.Millisecond, s.Announce},
-		{"settle", 5 * time.Second, s.Settle},
-		{"expire", 2 * time.Second, s.Expire},
-		{"remove", 10 * time.Second, s.Remove},
-		{"partitions", time.Hour, s.Partitions},
-		{"purge", 10 * time.Minute, s.Purge},
+		{Name: "heartbeat", Every: 5 * time.Second, Step: s.Heartbeat},
+		{Name: "escalate", Every: 500 * time.Millisecond, Step: s.Escalate, Nudge: s.escalate},
+		{Name: "announce", Every: 500 * time.Millisecond, Step: s.Announce, Nudge: s.announce},
+		{Name: "settle", Every: 5 * time.Second, Step: s.Settle},
+		{Name: "expire", Every: 2 * time.Second, Step: s.Expire},
+		{Name: "remove", Every: 10 * time.Second, Step: s.Remove},
+		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
+		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
 	}
 }
 
@@ -93,6 +105,8 @@ func (s *Scheduler) loop(ctx context.Context, j Job) {
 			t.Stop()
 			return
 		case <-t.C:
+		case <-j.Nudge:
+			t.Stop()
 		}
 	}
 }

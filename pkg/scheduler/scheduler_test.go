@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -553,4 +554,25 @@ func TestTwoHundredAlertsOnThreeReplicas(t *testing.T) { // D16, the part of int
 			t.Fatalf("alert %d: %s", n, diff)
 		}
 	}
+}
+
+func TestRunWorksByItselfAndEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.fire("k")
+	w.kill(id, func(d delivery.Delivery) bool { return d.Kind == delivery.Page }, rejected)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.s.Run(ctx)
+	}()
+	w.s.Nudge()
+	for deadline := time.Now().Add(20 * time.Second); len(w.pages(id)) < 3 || len(w.self("delivery_rejected")) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the step after the dead pages does not fire (%v), or the deaths are not announced", w.pages(id))
+		}
+	}
+	cancel()
+	<-ended
 }
