@@ -74,7 +74,7 @@ func (l locked) flock(how int) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		for errors.Is(syscall.Flock(int(fd), how), syscall.EINTR) { //nolint:revive // a signal came: ask again
+		for errors.Is(syscall.Flock(int(fd), how), syscall.EINTR) {
 		}
 	})
 }
@@ -155,7 +155,7 @@ func (p *Provider) append(path string, line []byte, turn *atomic.Int32) delivery
 	if err != nil {
 		return openFailed(path, err)
 	}
-	defer f.Close() //nolint:errcheck // what matters was synced
+	defer f.Close() //nolint:errcheck // what matters is synced before
 	f.Lock()
 	info, err := f.Stat()
 	if err != nil {
@@ -203,7 +203,7 @@ func syncFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close() //nolint:errcheck // read only
+	defer d.Close()
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return err
 	}

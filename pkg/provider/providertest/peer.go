@@ -34,7 +34,7 @@ func newPeer(t *testing.T, serve func(net.Conn, request)) *peer {
 	}
 	p := &peer{url: "http://" + l.Addr().String()}
 	var wg sync.WaitGroup
-	t.Cleanup(func() { l.Close(); wg.Wait() }) //nolint:errcheck // a listener that is done
+	t.Cleanup(func() { l.Close(); wg.Wait() })
 	wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -42,7 +42,7 @@ func newPeer(t *testing.T, serve func(net.Conn, request)) *peer {
 				return
 			}
 			wg.Go(func() {
-				defer c.Close() //nolint:errcheck // the far side decides what it saw
+				defer c.Close()
 				var raw bytes.Buffer
 				r, err := http.ReadRequest(bufio.NewReader(io.TeeReader(c, &raw)))
 				if err != nil {
@@ -81,6 +81,6 @@ func closedURL(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close() //nolint:errcheck // it was only needed for its number
+	l.Close()
 	return "http://" + l.Addr().String()
 }

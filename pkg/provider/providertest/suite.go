@@ -22,7 +22,7 @@ import (
 )
 
 // Timeout is what the provider under test must be given, so that the hanging cases end soon.
-const Timeout = time.Second
+const Timeout = 2 * time.Second
 
 // Suite is a provider as the suite needs it.
 type Suite struct {
@@ -94,8 +94,8 @@ func (s Suite) check(t *testing.T, res delivery.Result) {
 	if throttled := res.Fault == delivery.FaultThrottled; throttled && res.RetryAfter < time.Second {
 		t.Errorf("throttled for %s", res.RetryAfter)
 	}
-	if len(res.Answer) > 2048 {
-		t.Errorf("an answer of %d bytes", len(res.Answer))
+	if len(res.Answer) > 2048 || len(res.Error) > 4096 || len(res.Sentence) > 4096 || len(res.Reason) > 200 || len(res.Code) > 200 {
+		t.Errorf("answer of %d bytes, error of %d, sentence of %d, reason of %d, code of %d", len(res.Answer), len(res.Error), len(res.Sentence), len(res.Reason), len(res.Code))
 	}
 	s.checkSecrets(t, res)
 }
@@ -332,11 +332,13 @@ func (s Suite) secrets(t *testing.T) {
 	})
 	t.Run("in a code", func(t *testing.T) {
 		t.Parallel()
-		for _, secret := range s.Secrets {
-			p := newPeer(t, func(c net.Conn, _ request) {
-				write(c, 400, "", fmt.Sprintf(`{"ok":false,"error":%q,"error_code":400,"description":%q}`, secret, secret))
-			})
-			s.do(t, p.url)
+		for _, word := range append([]string{strings.Repeat("x", 100_000)}, s.Secrets...) {
+			for _, status := range []int{200, 400} {
+				p := newPeer(t, func(c net.Conn, _ request) {
+					write(c, status, "", fmt.Sprintf(`{"ok":false,"error":%q,"needed":%q,"error_code":400,"description":%q}`, word, word, word))
+				})
+				s.do(t, p.url)
+			}
 		}
 	})
 }

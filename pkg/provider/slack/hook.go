@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -65,8 +64,6 @@ func jsonPost(ctx context.Context, u *url.URL, body []byte) *http.Request {
 	return r.WithContext(ctx)
 }
 
-var hookCode = regexp.MustCompile(`^[a-z][a-z0-9_]{1,80}$`)
-
 // judgeHook judges by the body first and the status second, since most of the statuses are not documented. Slack's
 // own webhooks say "ok"; servers that speak like Slack, and workflow URLs, say anything with a 2xx.
 func judgeHook(rec wire.Record, slacks bool) delivery.Result {
@@ -77,7 +74,7 @@ func judgeHook(rec wire.Record, slacks bool) delivery.Result {
 	body := strings.TrimSpace(string(rec.Body))
 	code := ""
 	if rec.Whole() {
-		if hookCode.MatchString(body) {
+		if codeForm.MatchString(body) {
 			code = body
 		} else if a := parse(rec.Body); a.json && !a.ok {
 			code = a.code

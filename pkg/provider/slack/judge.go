@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -26,6 +27,9 @@ type answer struct {
 	message  bool   // a message object is there
 }
 
+// codeForm is what Slack's codes look like. A webhook's answer is nothing but a code.
+var codeForm = regexp.MustCompile(`^[a-z][a-z0-9_]{1,80}$`)
+
 func parse(body []byte) answer {
 	var a answer
 	var top map[string]json.RawMessage
@@ -34,7 +38,10 @@ func parse(body []byte) answer {
 	}
 	a.json = bytes.Equal(top["ok"], []byte("true")) || bytes.Equal(top["ok"], []byte("false"))
 	a.ok = bytes.Equal(top["ok"], []byte("true"))
-	a.code, a.needed = text(top["error"]), text(top["needed"])
+	a.needed = text(top["needed"])
+	if a.code = text(top["error"]); !codeForm.MatchString(a.code) {
+		a.code = "" // a sentence or a page is no code, and reasons are counted
+	}
 	a.channel, a.ts = text(top["channel"]), text(top["ts"])
 	var m map[string]json.RawMessage
 	if json.Unmarshal(top["message"], &m) == nil && m != nil {

@@ -14,7 +14,6 @@ import (
 const (
 	maxText       = 4000 // top-level text: an edit refuses more, so a post may not have more either
 	maxSection    = 3000
-	maxHeader     = 150
 	maxFields     = 10
 	maxFieldText  = 2000
 	maxButtons    = 25
@@ -39,8 +38,11 @@ var colours = map[message.State]string{
 	message.Resolved:     "#12a150",
 }
 
-// rendered is a message in Slack's form: a card is one attachment with an edge in colour and the blocks inside, any
-// other message is blocks. Text is what notifications and old clients show.
+// rendered is a message in Slack's form.
+//
+// A card is its title as text, above one attachment with an edge in colour and the blocks inside. Slack shows the text
+// of a message with attachments, so a header block would say the title a second time; and a notification shows the
+// text alone. Any other message is blocks, of which the text is what notifications and old clients show.
 type rendered struct {
 	text       string
 	colour     string
@@ -54,7 +56,6 @@ func render(m message.Message) rendered {
 	r := rendered{colour: colours[m.State]}
 	text := m.Text
 	if r.colour != "" {
-		r.blocks = append(r.blocks, slackgo.NewHeaderBlock(plain(m.Headline(maxHeader, cost))))
 		if status := m.Status(smallText, cost); status != "" {
 			r.blocks = append(r.blocks, slackgo.NewContextBlock("", plain(status)))
 		}
@@ -90,13 +91,13 @@ func render(m message.Message) rendered {
 	}
 	r.text = fallback(m, text)
 	if len(r.blocks) == 0 {
-		r.blocks = append(r.blocks, slackgo.NewSectionBlock(plain(m.Headline(maxHeader, cost)), nil, nil))
+		r.blocks = append(r.blocks, slackgo.NewSectionBlock(plain(m.Headline(summary, cost)), nil, nil))
 	}
 	return r
 }
 
-// fallback is the text that a notification shows: the headline with state and severity for a card, all the words for
-// a plain message. It is escaped and never empty.
+// fallback is the text: the headline with state and severity for a card, all the words for a plain message. It is
+// escaped and never empty.
 func fallback(m message.Message, plainText string) string {
 	if m.State == message.Plain {
 		if plainText == "" {
@@ -197,9 +198,10 @@ func buttons(in []message.Button) []slackgo.BlockElement {
 	return out
 }
 
-// plain is text that Slack shows as it is, ":smile:" included.
+// plain is text in which nothing is markup, ":smile:" included. It is not escaped: there is nothing to escape from,
+// and an entity would be shown as it is written.
 func plain(s string) *slackgo.TextBlockObject {
-	return slackgo.NewTextBlockObject(slackgo.PlainTextType, escape(s), false, false)
+	return slackgo.NewTextBlockObject(slackgo.PlainTextType, s, false, false)
 }
 
 // cost is the most that a rune can count for: its UTF-16 units, or the length of its escape.

@@ -3,6 +3,7 @@ package telegram
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -25,7 +26,7 @@ func parsed(text string) (string, error) {
 	d := xml.NewDecoder(strings.NewReader("<all>" + strings.ReplaceAll(text, "\r", "") + "</all>"))
 	for {
 		tok, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

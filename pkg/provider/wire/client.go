@@ -127,7 +127,7 @@ func (c *Client) Do(req *http.Request) Record {
 
 // readBody reads at most MaxBody and closes the body. Time is bounded by the request's context.
 func readBody(resp *http.Response) ([]byte, error) {
-	defer resp.Body.Close() //nolint:errcheck // the connection is given up either way
+	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, errors.New("the server switched protocols") // its body is the bare connection and has no end
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
 )
 
 // Text makes a provider's text fit to be kept: secrets out, valid UTF-8, no NUL (Postgres refuses it).
@@ -25,8 +26,14 @@ func (r Record) Answer() string {
 }
 
 func (r Record) clean(res delivery.Result) delivery.Result {
-	res.Error, res.Sentence, res.Code, res.Reason = r.Text(res.Error), r.Text(res.Sentence), r.Text(res.Code), r.Text(res.Reason)
+	res.Error, res.Sentence = r.short(res.Error, 1000), r.short(res.Sentence, 1000)
+	res.Code, res.Reason = r.short(res.Code, 80), r.short(res.Reason, 100)
 	return res
+}
+
+// short is text fit to be kept that a person can still read: a provider may quote a whole request in an error.
+func (r Record) short(s string, limit int) string {
+	return message.Fit(r.Text(s), limit, message.CodePoints)
 }
 
 // Clean makes all the text of a result that a provider has filled in fit to be kept.
