@@ -251,4 +251,3 @@ func SafeURL(raw string) string {
 	}
 	return ""
 }
-

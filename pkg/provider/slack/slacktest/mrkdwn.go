@@ -118,13 +118,16 @@ var (
 
 func word(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
+// markMost bounds the search for the end of a marked piece: a text of nothing but marks must not hold up the page.
+const markMost = 1000
+
 // closing finds the end of a marked piece: on the same line, not after a blank, not inside a word.
 func closing(s string, mark rune) int {
 	if s == "" || s[0] == ' ' || s[0] == byte(mark) {
 		return -1
 	}
 	for i, r := range s {
-		if r == '\n' {
+		if r == '\n' || i > markMost {
 			return -1
 		}
 		if r == mark && i > 0 && s[i-1] != ' ' {

@@ -249,7 +249,10 @@ func checkAttachments(raw []byte) (stored json.RawMessage, code string, problems
 			k.bad(p, "must be an object")
 			continue
 		}
-		if blocks, has := a["blocks"]; has {
+		if a["blocks"] == nil { // slack-go writes null where there are none
+			delete(a, "blocks")
+		} else {
+			blocks := a["blocks"]
 			raw, _ := json.Marshal(blocks)
 			list := parseList(raw)
 			if list == nil && string(raw) != "[]" {

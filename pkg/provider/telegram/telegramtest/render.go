@@ -46,10 +46,11 @@ func rendered(text string, entities []Entity) template.HTML {
 	for i, at := range cuts {
 		open = closeAt(&b, open, at)
 		for _, e := range sorted {
-			if clamp(e.Offset, len(coded)) != at || e.Length <= 0 {
+			end := clamp(e.Offset+e.Length, len(coded))
+			if clamp(e.Offset, len(coded)) != at || end <= at {
 				continue
 			}
-			s := shownEntity{end: clamp(e.Offset+e.Length, len(coded)), start: elements[e.Type][0], stop: elements[e.Type][1]}
+			s := shownEntity{end: end, start: elements[e.Type][0], stop: elements[e.Type][1]}
 			if href := chattest.SafeURL(e.URL); e.Type == "text_link" && href != "" {
 				s.start, s.stop, s.link = `<a href="`+html.EscapeString(href)+`" rel="noopener noreferrer" target="_blank">`, "</a>", true
 			}
