@@ -10,6 +10,8 @@ FUZZ_TIME     ?= 30s
 CHAOS         ?= 10m
 
 BIN := $(CURDIR)/bin
+# The binary names its revision where git can tell it; git refuses a clone that another user made.
+STAMP := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # Runs a command beside a throw-away Postgres and tells it the address.
 PGRUN := $(BIN)/pgrun
 
@@ -26,7 +28,7 @@ test: need-go need-gcc build vet lint unit ## Do what CI does: build, vet, lint,
 
 build: need-go ## Build bin/tocsin
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 $(GO) build -o $(BIN)/tocsin ./cmd/tocsin
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o $(BIN)/tocsin ./cmd/tocsin
 
 vet: need-go
 	$(GO) vet ./...
@@ -77,7 +79,7 @@ clean: ## Remove what was built (the development data stays: `tocsin dev` names 
 
 pgrun: need-go
 	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 $(GO) build -o $(PGRUN) ./pkg/store/pglocal/pgrun
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -o $(PGRUN) ./pkg/store/pglocal/pgrun
 
 need-go:
 	@command -v $(GO) >/dev/null || { \
