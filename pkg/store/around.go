@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -78,6 +80,9 @@ func (s *Store) Around(ctx context.Context, batch []Claimed) (Around, error) {
 			}
 			a.Cards[deref(r.IncidentID)] = append(a.Cards[deref(r.IncidentID)], c)
 		}
+		for _, cs := range a.Cards {
+			slices.SortFunc(cs, func(x, y Card) int { return bytes.Compare(x.ID[:], y.ID[:]) })
+		}
 	}
 	if len(doubts) > 0 {
 		lates, err := s.LateSents(ctx, keys(doubts))
@@ -93,7 +98,7 @@ func (s *Store) Around(ctx context.Context, batch []Claimed) (Around, error) {
 
 func toCard(r query.CardsOfIncidentsRow) (Card, error) {
 	c := Card{ID: r.ID, Notifier: r.Notifier, State: delivery.State(r.State)}
-	c.Over = r.NextAt == nil || r.Tries > 0 || (r.Attempts > 0 && r.OpenAttempt == nil)
+	c.Over = r.NextAt == nil || r.Attempts > 1 || (r.Attempts == 1 && r.OpenAttempt == nil)
 	if len(r.Reference) > 0 {
 		if err := json.Unmarshal(r.Reference, &c.Reference); err != nil {
 			return c, fmt.Errorf("delivery %s: reference: %w", r.ID, err)

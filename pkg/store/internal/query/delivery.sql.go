@@ -92,7 +92,7 @@ with v as materialized (
     announced_at = case when v.next = 0 then d.announced_at end,
     version = d.version + 1
   from v
-  where d.id = v.id and (select count(*) from locked) >= 0
+  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0
     and d.lease_token is not distinct from nullif(v.token, '00000000-0000-0000-0000-000000000000'::uuid) and d.version = v.version
   returning d.id
 )
@@ -180,7 +180,7 @@ with v as materialized (
     open_attempt = v.attempt_id,
     called_at = coalesce(d.called_at, clock_timestamp())
   from v
-  where d.id = v.id and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.lease_until > clock_timestamp()
+  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.lease_until > clock_timestamp()
     and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
   returning d.id, d.attempts, d.version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
 ), recorded as (
@@ -213,7 +213,9 @@ type BeginRow struct {
 }
 
 // In the statements that write a batch, `locked` takes the row locks in the order of all locks before anything is
-// written: counting it is what makes it run first. The values are joined from their own side, one index look-up a row.
+// written: counting it is what makes it run first. The values are joined from their own side, one index look-up a row:
+// `= any(array[v.id])` is what `= v.id` means and leaves the planner no other way. By `= v.id` it may as well walk the
+// whole index for its order, which costs the same as long as statistics call the table empty, and ruins the burst after.
 // Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
 // version moved, or whose attempt another call of this statement opened already, is left as it is; the last case
 // answers as if it were new, since a lost answer to COMMIT is normal.
@@ -253,8 +255,8 @@ func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error
 }
 
 const cardsOfIncidents = `-- name: CardsOfIncidents :many
-select id, incident_id, notifier, state, reference, attempts, tries, open_attempt, next_at from delivery
-where incident_id = any($1::uuid[]) and kind = 'card' order by id
+select id, incident_id, notifier, state, reference, attempts, open_attempt, next_at from delivery
+where incident_id = any($1::uuid[]) and kind = 'card'
 `
 
 type CardsOfIncidentsRow struct {
@@ -264,12 +266,12 @@ type CardsOfIncidentsRow struct {
 	State       string
 	Reference   json.RawMessage
 	Attempts    int
-	Tries       int
 	OpenAttempt *uuid.UUID
 	NextAt      *time.Time
 }
 
-// What pages and threads need to know of the cards around them.
+// What pages and threads need to know of the cards around them. In no order: without sorts, the planner would find one
+// in the whole of the primary key.
 func (q *Queries) CardsOfIncidents(ctx context.Context, incidents []uuid.UUID) ([]CardsOfIncidentsRow, error) {
 	rows, err := q.db.Query(ctx, cardsOfIncidents, incidents)
 	if err != nil {
@@ -286,7 +288,6 @@ func (q *Queries) CardsOfIncidents(ctx context.Context, incidents []uuid.UUID) (
 			&i.State,
 			&i.Reference,
 			&i.Attempts,
-			&i.Tries,
 			&i.OpenAttempt,
 			&i.NextAt,
 		); err != nil {
@@ -331,7 +332,7 @@ update delivery c set
   next_at = clock_timestamp() + $1::interval,
   worker = $2,
   version = c.version + 1
-from due where c.id = due.id
+from due where c.id = any(array[due.id])
 returning c.id, c.incident_id, c.content_id, c.kind, c.notifier, c.target, c.state, c.reason, c.effect, c.desired, c.applied, c.reference, c.attempts, c.tries,
   c.open_attempt, c.doubt, c.stop_state, c.stop_reason, c.card_id, c.wait_until, c.expires_at, c.created_at, c.called_at, c.lease_token, c.version,
   clock_timestamp()::timestamptz as claimed_at, due.next_at as was_due
@@ -572,7 +573,7 @@ with v as materialized (
     lease_token = null, lease_until = null, open_attempt = null,
     version = d.version + 1
   from v
-  where d.id = v.id and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.version = v.version
+  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.version = v.version
   returning d.id, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls,
     v.first_byte, v.duration, v.answer, v.attempt_ref
 ), closed as (
@@ -581,7 +582,7 @@ with v as materialized (
     http_status = nullif(a.status, 0), bytes_written = a.bytes, dns_ms = nullif(a.dns, 0), connect_ms = nullif(a.connect, 0), tls_ms = nullif(a.tls, 0),
     first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, reference = nullif(a.attempt_ref, '')::jsonb, finished_at = clock_timestamp()
   from done a
-  where t.id = a.attempt_id and t.outcome is null
+  where t.id = any(array[a.attempt_id]) and t.outcome is null
   returning t.delivery_id
 )
 select done.id, (done.id in (select closed.delivery_id from closed))::boolean as closed from done
@@ -973,16 +974,25 @@ func (q *Queries) LockExpired(ctx context.Context, most int32) ([]LockExpiredRow
 }
 
 const unparkPages = `-- name: UnparkPages :many
+with waiting as materialized (
+  select p.id from delivery p
+  where p.incident_id = any($1::uuid[]) and p.kind = 'page' and p.wait_until is not null and p.reason = 'waiting_for_card'
+    and p.lease_token is null and p.settled_at is null
+    and (exists (select 1 from delivery c where c.incident_id = p.incident_id and c.kind = 'card' and c.reference is not null)
+      or (select count(*) from delivery c where c.incident_id = p.incident_id and c.kind = 'card' and c.settled_at is null
+          and (c.attempts = 0 or c.attempts = 1 and c.open_attempt is not null)) = 0)
+), locked as materialized (
+  select d.id from delivery d where d.id = any(array(select waiting.id from waiting)) order by d.id for update
+)
 update delivery p set next_at = clock_timestamp(), wait_until = null, version = p.version + 1
-where p.incident_id = any($1::uuid[]) and p.kind = 'page' and p.wait_until is not null and p.lease_token is null and p.next_at is not null
-  and (exists (select 1 from delivery c where c.incident_id = p.incident_id and c.kind = 'card' and c.reference is not null)
-    or not exists (select 1 from delivery c where c.incident_id = p.incident_id and c.kind = 'card' and c.next_at is not null and c.tries = 0
-                   and (c.attempts = 0 or c.open_attempt is not null)))
+where p.id = any(array(select locked.id from locked)) and p.wait_until is not null and p.reason = 'waiting_for_card'
+  and p.lease_token is null and p.settled_at is null
 returning p.notifier
 `
 
-// A statement of its own after the commit of a card's first attempt: brings pages that wait for it forward. A page
-// waits for the first card with a reference, or for all to be over. A crash before it costs the page its bound, no more.
+// A statement of its own after the commit of a card's first attempt: brings pages that wait for it forward, and them
+// alone: a backoff or a pause is not cut short. A page waits for the first card with a reference, or for the first
+// attempts of all to be over. A crash before it costs the page its bound, no more.
 func (q *Queries) UnparkPages(ctx context.Context, incidents []uuid.UUID) ([]string, error) {
 	rows, err := q.db.Query(ctx, unparkPages, incidents)
 	if err != nil {
@@ -1004,14 +1014,19 @@ func (q *Queries) UnparkPages(ctx context.Context, incidents []uuid.UUID) ([]str
 }
 
 const unparkThreads = `-- name: UnparkThreads :many
+with waiting as materialized (
+  select t.id from delivery t
+  where t.card_id = any($1::uuid[]) and t.kind = 'thread' and t.reason in ('waiting_for_card', '') and t.lease_token is null and t.settled_at is null
+    and exists (select 1 from delivery c where c.id = t.card_id and (c.reference is not null or c.settled_at is not null))
+), locked as materialized (
+  select d.id from delivery d where d.id = any(array(select waiting.id from waiting)) order by d.id for update
+)
 update delivery t set next_at = clock_timestamp(), version = t.version + 1
-where t.card_id = any($1::uuid[]) and t.kind = 'thread' and t.lease_token is null and t.next_at is not null and t.reason in ('waiting_for_card', '')
-  and exists (select 1 from delivery c where c.id = t.card_id and (c.reference is not null or c.next_at is null))
+where t.id = any(array(select locked.id from locked)) and t.reason in ('waiting_for_card', '') and t.lease_token is null and t.settled_at is null
 returning t.notifier
 `
 
-// The same for the threads of cards that got a reference or died. It looks at the card itself, so that it may be run
-// after a thread was parked, too: whichever of the two commits comes last finds the other.
+// The same for the threads of cards that got a reference or died.
 func (q *Queries) UnparkThreads(ctx context.Context, cards []uuid.UUID) ([]string, error) {
 	rows, err := q.db.Query(ctx, unparkThreads, cards)
 	if err != nil {
