@@ -28,7 +28,7 @@ test: need-go need-gcc build vet lint unit ## Do what CI does: build, vet, lint,
 
 build: need-go ## Build bin/tocsin
 	@mkdir -p $(BIN)
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o $(BIN)/tocsin ./cmd/tocsin
+	$(GO) build -buildvcs=$(STAMP) -o $(BIN)/tocsin ./cmd/tocsin
 
 vet: need-go
 	$(GO) vet ./...
@@ -79,7 +79,7 @@ clean: ## Remove what was built (the development data stays: `tocsin dev` names 
 
 pgrun: need-go
 	@mkdir -p $(BIN)
-	@CGO_ENABLED=0 $(GO) build -buildvcs=false -o $(PGRUN) ./pkg/store/pglocal/pgrun
+	@$(GO) build -buildvcs=false -o $(PGRUN) ./pkg/store/pglocal/pgrun
 
 need-go:
 	@command -v $(GO) >/dev/null || { \

@@ -45,7 +45,7 @@ func sweep(base string) {
 	dirs, _ := filepath.Glob(filepath.Join(base, scratchPrefix+"*"))
 	for _, dir := range dirs {
 		fi, err := os.Lstat(dir)
-		if err != nil || !fi.IsDir() || time.Since(fi.ModTime()) < 5*time.Minute {
+		if err != nil || !fi.IsDir() || time.Since(fi.ModTime()) < time.Minute {
 			continue
 		}
 		if st, ok := fi.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
