@@ -468,6 +468,9 @@ func TestEveryCallHasItsOwnConnection(t *testing.T) {
 		if rec.Status != 200 || rec.Conns != 1 || rec.TLS == 0 || rec.FirstByte == 0 || rec.Duration < rec.FirstByte {
 			t.Errorf("%+v", rec)
 		}
+		if rec.Bytes < 100 || rec.Bytes > 400 { // the request in one TLS record; a handshake alone is more than that
+			t.Errorf("%d bytes of a small request", rec.Bytes)
+		}
 	}
 	if conns.Load() != 3 {
 		t.Errorf("%d connections for 3 calls", conns.Load())
