@@ -216,6 +216,9 @@ func (s *site) holdCommits() *gate {
 	return s.gate(gateCommit)
 }
 
+// errTakenBack ends a transaction of a test by a rollback.
+var errTakenBack = errors.New("taken back")
+
 // call is a call under way in another goroutine.
 type call[T any] struct {
 	t    testing.TB

@@ -182,7 +182,7 @@ with v as materialized (
   from v
   where d.id = any(array[v.id]) and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.lease_until > clock_timestamp()
     and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
-  returning d.id, d.attempts, d.version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
+  returning d.id, d.attempts, (v.version + 1)::bigint as version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
 ), recorded as (
   insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at)
   select b.attempt_id, b.id, b.attempts, b.effect, b.effect_key, b.revision, b.operation, b.address, $9, b.lease_token, clock_timestamp()
@@ -218,7 +218,8 @@ type BeginRow struct {
 // whole index for its order, which costs the same as long as statistics call the table empty, and ruins the burst after.
 // Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
 // version moved, or whose attempt another call of this statement opened already, is left as it is; the last case
-// answers as if it were new, since a lost answer to COMMIT is normal.
+// answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
+// begun on: what was noted since must not slip by the finish.
 func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error) {
 	rows, err := q.db.Query(ctx, begin,
 		arg.Ids,
