@@ -16,7 +16,7 @@ type Kind string
 
 // The kinds. "The effect" is the message made or changed; where a kind does not say, Happens decides.
 const (
-	Refuse  Kind = "refuse"  // nobody listens: connections are refused before a byte can be written. Whole chat, until cleared
+	Refuse  Kind = "refuse"  // nobody listens: connections are refused before a byte can be written. The whole chat
 	Reset   Kind = "reset"   // the connection is reset, nothing is answered; no effect unless Happens
 	Drop    Kind = "drop"    // the effect happens, then the connection is reset
 	Hang    Kind = "hang"    // no answer until the client leaves or the fault is cleared (then the true answer)
@@ -48,6 +48,7 @@ type Fault struct {
 	Body        string            `json:"body"`        // Error, Answer: the body itself
 	Header      map[string]string `json:"header,omitempty"`
 	Interval    Duration          `json:"interval"` // Slow: per byte; 0 means 20 ms
+	For         Duration          `json:"for"`      // it clears itself after this time; 0 = until cleared
 	Struck      int               `json:"struck"`   // how often it has struck so far
 }
 
@@ -77,11 +78,11 @@ func (f Fault) check() error {
 		return errors.New("fault: kind code needs a code, such as channel_not_found")
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
 		return fmt.Errorf("fault: status %d is not between 200 and 599", f.Status)
-	case f.Interval < 0:
-		return errors.New("fault: interval is negative")
+	case f.Interval < 0 || f.For < 0:
+		return errors.New("fault: interval and for must not be negative")
 	case f.Kind == Refuse && (f.Method != "" && f.Method != "*" || f.Channel != "" || f.Count != 0 ||
 		f.Probability != 0 && f.Probability != 1):
-		return errors.New("fault: refuse closes the listener, so it is for the whole chat and until cleared; " +
+		return errors.New("fault: refuse closes the listener, so it is for the whole chat, until cleared or For is over; " +
 			"use reset for one method, channel or number of requests")
 	}
 	return nil
@@ -109,6 +110,9 @@ func (c *Core) SetFault(f Fault) (int, error) {
 	gate := c.gate
 	c.wake()
 	c.mu.Unlock()
+	if f.For > 0 {
+		time.AfterFunc(time.Duration(f.For), func() { c.ClearFault(f.ID) })
+	}
 	if f.Kind == Refuse {
 		return f.ID, gate.refuse()
 	}
@@ -191,6 +195,9 @@ func (c *Core) standing(id int) bool {
 	return slices.ContainsFunc(c.faults, func(f *Fault) bool { return f.ID == id })
 }
 
+// refuseFor bounds a refusal that is set through the very port that refuses: nobody could clear it there.
+const refuseFor = Duration(30 * time.Second)
+
 // serveFaults is the faults over HTTP: GET lists, POST adds (JSON, or the page's form), DELETE clears one or all.
 func (c *Core) serveFaults(w http.ResponseWriter, r *http.Request) {
 	id, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/faults"), "/"))
@@ -207,8 +214,8 @@ func (c *Core) serveFaults(w http.ResponseWriter, r *http.Request) {
 		}
 	case r.Method == http.MethodPost:
 		f, err := readFault(r, form)
-		if err == nil && f.Kind == Refuse && c.throughGate(r) {
-			err = errors.New("fault: this page comes through the port that would refuse, so it could not be cleared; use the page's own port, or SetFault")
+		if f.Kind == Refuse && f.For == 0 && c.throughGate(r) {
+			f.For = refuseFor
 		}
 		if err == nil {
 			_, err = c.SetFault(f)
@@ -254,6 +261,7 @@ func readFault(r *http.Request, form bool) (f Fault, err error) {
 	number("count", func(v string) (e error) { f.Count, e = strconv.Atoi(v); return })
 	number("status", func(v string) (e error) { f.Status, e = strconv.Atoi(v); return })
 	number("interval", func(v string) error { return f.Interval.UnmarshalText([]byte(v)) })
+	number("for", func(v string) error { return f.For.UnmarshalText([]byte(v)) })
 	return f, err
 }
 

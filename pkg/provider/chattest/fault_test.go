@@ -258,13 +258,13 @@ func TestWrongFaultsAreRefusedWithAReason(t *testing.T) {
 	t.Parallel()
 	c := start(t, 1)
 	for want, f := range map[string]chattest.Fault{
-		"unknown kind":     {Kind: "sulk"},
-		"not between":      {Kind: chattest.Reset, Probability: 1.5},
-		"negative":         {Kind: chattest.Reset, Count: -1},
-		"needs a code":     {Kind: chattest.Code},
-		"whole chat":       {Kind: chattest.Refuse, Method: "send"},
-		"between 200 and":  {Kind: chattest.Error, Status: 99},
-		"interval is nega": {Kind: chattest.Slow, Interval: -1},
+		"unknown kind":    {Kind: "sulk"},
+		"not between":     {Kind: chattest.Reset, Probability: 1.5},
+		"negative":        {Kind: chattest.Reset, Count: -1},
+		"needs a code":    {Kind: chattest.Code},
+		"whole chat":      {Kind: chattest.Refuse, Method: "send"},
+		"between 200 and": {Kind: chattest.Error, Status: 99},
+		"not be negative": {Kind: chattest.Slow, Interval: -1},
 	} {
 		if _, err := c.SetFault(f); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", f, err, want)
@@ -316,9 +316,6 @@ func TestFaultsAndLedgerOverHTTP(t *testing.T) {
 	if s, b := do("POST", "/faults", form, "kind=error&status=many"); s != 422 || !strings.Contains(b, "many") {
 		t.Errorf("a wrong number: %d %s", s, b)
 	}
-	if s, b := do("POST", "/faults", form, "kind=refuse"); s != 422 || !strings.Contains(b, "could not be cleared") {
-		t.Errorf("refusing the port of the page itself: %d %s", s, b)
-	}
 	if s, _ := do("DELETE", fmt.Sprintf("/faults/%d", c.Faults()[0].ID), "", ""); s != 200 || len(c.Faults()) != 1 {
 		t.Errorf("clear one: %d, %+v", s, c.Faults())
 	}
@@ -338,6 +335,42 @@ func TestFaultsAndLedgerOverHTTP(t *testing.T) {
 	}
 	if raw := c.Ledger(chattest.ByMethod("send")); raw[0].Body != "token=s3cret" {
 		t.Errorf("tests see the raw body: %+v", raw)
+	}
+}
+
+func TestARefusalSetThroughItsOwnPortEndsByItself(t *testing.T) {
+	t.Parallel()
+	c := start(t, 1)
+	set := func(body string) {
+		t.Helper()
+		resp, err := http.Post(c.URL()+"/faults", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Fatalf("%s: %d", body, resp.StatusCode)
+		}
+	}
+	set(`{"kind":"refuse"}`)
+	if f := c.Faults(); len(f) != 1 || time.Duration(f[0].For) != 30*time.Second {
+		t.Errorf("nobody could clear it: %+v", f)
+	}
+	c.ClearFaults()
+	set(`{"kind":"refuse","for":"50ms"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := c.Until(ctx, func() bool { return len(c.Faults()) == 0 }); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		got := c.post(ctx, "send")
+		if got.status == 200 {
+			break
+		}
+		if !errors.Is(got.err, syscall.ECONNREFUSED) {
+			t.Fatalf("after the time: %+v", got)
+		}
 	}
 }
 

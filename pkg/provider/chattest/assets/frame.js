@@ -63,10 +63,11 @@ document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (!form.hasAttribute("data-post")) return;
   event.preventDefault();
+  // Not form.action: a button named "action" would hide it.
   const data = new URLSearchParams(new FormData(form, event.submitter));
   event.submitter?.classList.add("pressed");
   try {
-    const answer = await fetch(form.action, { method: "POST", body: data, headers: { "X-Requested-With": "page" } });
+    const answer = await fetch(form.getAttribute("action"), { method: "POST", body: data, headers: { "X-Requested-With": "page" } });
     const text = await answer.text();
     let note = text;
     try { note = JSON.parse(text).note; } catch { /* plain text is the note */ }

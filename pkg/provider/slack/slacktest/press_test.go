@@ -18,10 +18,9 @@ import (
 
 // receiver verifies callbacks as tocsin would, with slack-go.
 type receiver struct {
-	url  string
-	got  chan slack.InteractionCallback
-	bad  chan error
-	form chan http.Header
+	url string
+	got chan slack.InteractionCallback
+	bad chan error
 }
 
 func receive(t *testing.T, secret string) *receiver {

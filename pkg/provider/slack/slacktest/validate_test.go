@@ -2,6 +2,7 @@ package slacktest_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -196,8 +197,9 @@ func TestFaultsInSlacksWords(t *testing.T) {
 		return err
 	}
 	s.MustFault(chattest.Fault{Kind: chattest.Limited, RetryAfter: "26", Count: 1})
-	if limited, ok := post().(*slack.RateLimitedError); !ok || limited.RetryAfter.Seconds() != 26 {
-		t.Errorf("limited: %v", limited)
+	var limited *slack.RateLimitedError
+	if err := post(); !errors.As(err, &limited) || limited.RetryAfter.Seconds() != 26 {
+		t.Errorf("limited: %v", err)
 	}
 	s.MustFault(chattest.Fault{Kind: chattest.Revoked, Count: 1})
 	if got := code(post()); got != "token_revoked" {
@@ -208,8 +210,9 @@ func TestFaultsInSlacksWords(t *testing.T) {
 		t.Errorf("happens all the same: %s, %d messages", got, len(s.Messages("C0OPS")))
 	}
 	s.MustFault(chattest.Fault{Kind: chattest.Error, Status: 503, JSON: true, Count: 1})
-	if e, ok := post().(slack.StatusCodeError); !ok || e.Code != 503 {
-		t.Errorf("503: %v", e)
+	var status slack.StatusCodeError
+	if err := post(); !errors.As(err, &status) || status.Code != 503 {
+		t.Errorf("503: %v", err)
 	}
 	s.MustFault(chattest.Fault{Kind: chattest.Answer, Body: `{}`, Count: 1})
 	if _, ts, err := api.PostMessage("C0OPS", slack.MsgOptionText("x", false)); err != nil || ts != "" {

@@ -24,7 +24,6 @@ type call struct {
 }
 
 func (c *call) get(name string) string { return c.params[name] }
-func (c *call) has(name string) bool   { _, ok := c.params[name]; return ok }
 func (c *call) flag(name string) bool {
 	v := strings.ToLower(c.params[name])
 	return v == "true" || v == "1" || v == "yes"

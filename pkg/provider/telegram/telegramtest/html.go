@@ -42,10 +42,11 @@ type parser struct {
 	entities []Entity
 }
 
-// parseHTML turns HTML into text and entities, or fails with Telegram's description after "can't parse entities: ".
+// parseHTML turns HTML into text and entities, or fails with what Telegram says after "can't parse entities: ", in its
+// own words and capitals.
 func parseHTML(src string) (string, []Entity, error) {
 	if !utf8.ValidString(src) {
-		return "", nil, fmt.Errorf("Strings must be encoded in UTF-8") //nolint:staticcheck // Telegram's own words
+		return "", nil, fmt.Errorf("Strings must be encoded in UTF-8")
 	}
 	p := &parser{src: src}
 	for p.at < len(src) {
@@ -69,7 +70,7 @@ func parseHTML(src string) (string, []Entity, error) {
 		}
 	}
 	if n := len(p.open); n > 0 {
-		return "", nil, fmt.Errorf("Can't find end tag corresponding to start tag %q", p.open[n-1].tag) //nolint:staticcheck // Telegram's own words
+		return "", nil, fmt.Errorf("Can't find end tag corresponding to start tag %q", p.open[n-1].tag)
 	}
 	slices.SortStableFunc(p.entities, func(a, b Entity) int {
 		if a.Offset != b.Offset {
@@ -134,12 +135,12 @@ func (p *parser) start() error {
 		p.at++
 	}
 	if p.at >= len(p.src) {
-		return fmt.Errorf("Unclosed start tag at byte offset %d", begin) //nolint:staticcheck // Telegram's own words
+		return fmt.Errorf("Unclosed start tag at byte offset %d", begin)
 	}
 	tag := strings.ToLower(p.src[from:p.at])
 	kind, ok := tags[tag]
 	if !ok {
-		return fmt.Errorf("Unsupported start tag %q at byte offset %d", tag, begin) //nolint:staticcheck // Telegram's own words
+		return fmt.Errorf("Unsupported start tag %q at byte offset %d", tag, begin)
 	}
 	attributes, err := p.attributes(begin)
 	if err != nil {
@@ -151,7 +152,7 @@ func (p *parser) start() error {
 		e.URL = attributes["href"]
 	case "span":
 		if attributes["class"] != "tg-spoiler" {
-			return fmt.Errorf("Tag \"span\" must have class \"tg-spoiler\" at byte offset %d", begin) //nolint:staticcheck // Telegram's own words
+			return fmt.Errorf("Tag \"span\" must have class \"tg-spoiler\" at byte offset %d", begin)
 		}
 	case "tg-emoji":
 		e.Emoji = attributes["emoji-id"]
@@ -169,7 +170,7 @@ func (p *parser) start() error {
 // attributes reads up to and past the ">" of a start tag.
 func (p *parser) attributes(begin int) (map[string]string, error) {
 	out := map[string]string{}
-	unclosed := fmt.Errorf("Unclosed start tag at byte offset %d", begin) //nolint:staticcheck // Telegram's own words
+	unclosed := fmt.Errorf("Unclosed start tag at byte offset %d", begin)
 	for {
 		for p.at < len(p.src) && blank(p.src[p.at]) {
 			p.at++
@@ -187,7 +188,7 @@ func (p *parser) attributes(begin int) (map[string]string, error) {
 		}
 		name := strings.ToLower(p.src[from:p.at])
 		if name == "" {
-			return nil, fmt.Errorf("Empty attribute name in the tag at byte offset %d", begin) //nolint:staticcheck // Telegram's own words
+			return nil, fmt.Errorf("Empty attribute name in the tag at byte offset %d", begin)
 		}
 		if p.at >= len(p.src) {
 			return nil, unclosed
@@ -239,17 +240,17 @@ func (p *parser) end() error {
 	begin := p.at
 	end := strings.IndexByte(p.src[p.at:], '>')
 	if end < 0 {
-		return fmt.Errorf("Unclosed end tag at byte offset %d", begin) //nolint:staticcheck // Telegram's own words
+		return fmt.Errorf("Unclosed end tag at byte offset %d", begin)
 	}
 	tag := strings.ToLower(strings.TrimSpace(p.src[p.at+2 : p.at+end]))
 	p.at += end + 1
 	n := len(p.open)
 	if n == 0 {
-		return fmt.Errorf("Unexpected end tag at byte offset %d", begin) //nolint:staticcheck // Telegram's own words
+		return fmt.Errorf("Unexpected end tag at byte offset %d", begin)
 	}
 	top := p.open[n-1]
 	if tag != "" && tag != top.tag {
-		return fmt.Errorf("Unmatched end tag at byte offset %d, expected \"</%s>\", found \"</%s>\"", begin, top.tag, tag) //nolint:staticcheck // Telegram's own words
+		return fmt.Errorf("Unmatched end tag at byte offset %d, expected \"</%s>\", found \"</%s>\"", begin, top.tag, tag)
 	}
 	p.open = p.open[:n-1]
 	e := top.entity

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/provider/chattest"
@@ -132,7 +133,8 @@ func New(o Options) *Server {
 		o.Token = "110201543:AAHsimulatedsimulatedsimulatedsimul"
 	}
 	if o.BotID == 0 {
-		fmt.Sscanf(o.Token, "%d:", &o.BotID)
+		number, _, _ := strings.Cut(o.Token, ":")
+		o.BotID = id64(number)
 	}
 	if o.BotUsername == "" {
 		o.BotUsername = "tocsin_bot"
