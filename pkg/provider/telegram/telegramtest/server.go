@@ -9,7 +9,6 @@ package telegramtest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
