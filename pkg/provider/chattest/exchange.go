@@ -194,7 +194,7 @@ func send(w http.ResponseWriter, r *http.Request, c *Core, q *Request, f Fault, 
 		w.WriteHeader(status)
 		_, _ = w.Write(reply.Body[:len(reply.Body)/2])
 		_ = flush()
-		sever(w)
+		hangUp(w, false)
 	default:
 		c.finish(q, status, reply, r.Context().Err() != nil)
 		w.WriteHeader(status)
@@ -203,7 +203,10 @@ func send(w http.ResponseWriter, r *http.Request, c *Core, q *Request, f Fault, 
 }
 
 // sever breaks the connection with a reset where the server allows it (HTTP/1), else by aborting the handler.
-func sever(w http.ResponseWriter) {
+func sever(w http.ResponseWriter) { hangUp(w, true) }
+
+// hangUp ends the connection: with a reset, or in order, so that the client sees the body end too early.
+func hangUp(w http.ResponseWriter, reset bool) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -211,7 +214,7 @@ func sever(w http.ResponseWriter) {
 	if n, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = n.NetConn()
 	}
-	if t, ok := conn.(*net.TCPConn); ok {
+	if t, ok := conn.(*net.TCPConn); ok && reset {
 		_ = t.SetLinger(0)
 	}
 	_ = conn.Close()

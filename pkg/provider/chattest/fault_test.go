@@ -126,6 +126,9 @@ func TestEachFaultIsWhatItSaysAndTheLedgerKnows(t *testing.T) {
 			if e := l[0]; !e.Done || e.Status != tc.status || (e.Effect != chattest.None) != (tc.effects > 0) || e.Fault != tc.fault.Kind || e.Body != "hello" || e.Channel != "C1" {
 				t.Errorf("ledger: %+v", e)
 			}
+			if tc.readFail && !errors.Is(got.readErr, io.ErrUnexpectedEOF) {
+				t.Errorf("want an early end of the body, got %v", got.readErr)
+			}
 			if tc.fault.Kind == chattest.Reset && !errors.Is(got.err, syscall.ECONNRESET) && !errors.Is(got.err, io.EOF) {
 				t.Errorf("want a reset, got %v", got.err)
 			}
