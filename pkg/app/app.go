@@ -178,8 +178,8 @@ func (a *App) MetricsAddr() string { return a.metrics.Addr().String() }
 func (a *App) Run(ctx context.Context) error {
 	defer a.close()
 	// The heartbeat comes before the intake opens: no other replica may take this one's notifiers for unknown.
-	if _, err := a.sched.Heartbeat(ctx); err != nil {
-		return fmt.Errorf("announce this replica: %w", err)
+	if err := a.announce(ctx); err != nil {
+		return err
 	}
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	defer endBackground()

@@ -15,6 +15,16 @@ const (
 	loopTimeout  = 5 * time.Second
 )
 
+// announce writes the first heartbeat. A signal that came already does not cut it: the stop after it is orderly.
+func (a *App) announce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loopTimeout)
+	defer cancel()
+	if _, err := a.sched.Heartbeat(ctx); err != nil {
+		return fmt.Errorf("announce this replica: %w", err)
+	}
+	return nil
+}
+
 // leave takes this replica out of the live ones.
 func (a *App) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, loopTimeout)
