@@ -13,7 +13,7 @@ insert into attempt (id, delivery_id, number, effect, effect_key, revision, oper
   outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, duration_ms, answer, reference)
 values (@id, @delivery_id, @number, @effect, @effect_key, @revision, @operation, @address, @worker, @lease_token,
   @started_at::timestamptz, clock_timestamp(),
-  @outcome::text, @evidence::text, @closed_by::text, @fault, 'row_lost', @error, @provider_code, @http_status::int, @bytes_written::bigint, @duration_ms::float8, @answer,
+  @outcome::text, @evidence::text, @closed_by::text, @fault, 'row_lost', @error, @provider_code, nullif(@http_status::int, 0), @bytes_written::bigint, @duration_ms::float8, @answer,
   nullif(@ref::text, '')::jsonb)
 on conflict (id) do nothing;
 

@@ -28,7 +28,7 @@ insert into attempt (id, delivery_id, number, effect, effect_key, revision, oper
   outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, duration_ms, answer, reference)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
   $11::timestamptz, clock_timestamp(),
-  $12::text, $13::text, $14::text, $15, 'row_lost', $16, $17, $18::int, $19::bigint, $20::float8, $21,
+  $12::text, $13::text, $14::text, $15, 'row_lost', $16, $17, nullif($18::int, 0), $19::bigint, $20::float8, $21,
   nullif($22::text, '')::jsonb)
 on conflict (id) do nothing
 `
