@@ -243,13 +243,21 @@ func (s *site) finish(worker string, b store.Begun, r delivery.Result) {
 // late keeps an answer whose lease is gone, decided as the worker does.
 func (s *site) late(worker string, b store.Begun, r delivery.Result) (recorded, settled bool) {
 	s.t.Helper()
-	recorded, settled, err := s.Late(s.ctx(), worker, ended(b, r), func(d delivery.Delivery, a delivery.Attempt) (delivery.Step, bool) {
-		return d.Late(env(d.Kind), a, r.Outcome, r.Reference)
-	})
+	got, err := s.answer(worker, b, r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return recorded, settled
+	return got.recorded, got.settled
+}
+
+type lateAnswer struct{ recorded, settled bool }
+
+// answer is late for another goroutine.
+func (s *site) answer(worker string, b store.Begun, r delivery.Result) (got lateAnswer, err error) {
+	got.recorded, got.settled, err = s.Late(s.ctx(), worker, ended(b, r), func(d delivery.Delivery, a delivery.Attempt) (delivery.Step, bool) {
+		return d.Late(env(d.Kind), a, r.Outcome, r.Reference)
+	})
+	return got, err
 }
 
 // note has someone who is no worker decide on a delivery of an incident, under the incident's lock.
