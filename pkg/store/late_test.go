@@ -257,10 +257,7 @@ func TestLateAgainstABegin(t *testing.T) {
 			return s.Begin(t.Context(), beta, []store.Begun{intent(c)})
 		})
 		s.blocked(1)
-		late := async(t, func() ([2]bool, error) {
-			recorded, settled := s.late(alpha, b, sent)
-			return [2]bool{recorded, settled}, nil
-		})
+		late := async(t, func() (lateAnswer, error) { return s.answer(alpha, b, sent) })
 		s.blocked(2)
 		g.open()
 		if got := begin.wait(); len(got) != 1 {
@@ -279,10 +276,7 @@ func TestLateAgainstABegin(t *testing.T) {
 		b, c := s.overtaken(s.incident("k"), delivery.Card)
 		g := s.holdCommits()
 		g.shut()
-		late := async(t, func() ([2]bool, error) {
-			recorded, settled := s.late(alpha, b, sent)
-			return [2]bool{recorded, settled}, nil
-		})
+		late := async(t, func() (lateAnswer, error) { return s.answer(alpha, b, sent) })
 		s.blocked(1)
 		begin := async(t, func() (map[uuid.UUID]store.Begun, error) {
 			return s.Begin(t.Context(), beta, []store.Begun{intent(c)})
