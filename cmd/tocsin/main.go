@@ -10,10 +10,12 @@ import (
 	_ "time/tzdata" // schedules name time zones; a bare container has none
 )
 
-func main() {
+func main() { os.Exit(start()) }
+
+func start() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// After the first signal the default handling is back: a second one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.LookupEnv))
+	return execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.LookupEnv)
 }

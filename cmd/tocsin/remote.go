@@ -53,7 +53,7 @@ func (p *program) readContext() (path string, c contextFile, err error) {
 	path = "tocsin/context.yaml"
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return path, c, nil // no home: there is no such file
+		return path, c, nil //nolint:nilerr // no home: there is no such file
 	}
 	path = filepath.Join(dir, "tocsin", "context.yaml")
 	b, err := os.ReadFile(path)

@@ -200,7 +200,7 @@ func (a *App) Run(ctx context.Context) error {
 	surface := httpServer(a.server)
 	numbers := httpServer(promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{Registry: a.registry, MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 	serve := func(s *http.Server, l net.Listener) {
-		if err := s.Serve(l); err != http.ErrServerClosed { //nolint:errorlint // Serve returns it as it is
+		if err := s.Serve(l); err != http.ErrServerClosed {
 			failed <- fmt.Errorf("serve %s: %w", l.Addr(), err)
 		}
 	}

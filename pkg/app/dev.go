@@ -303,17 +303,17 @@ Ctrl-C stops all of it.
 `, e.URL(), e.Token, program)
 }
 
-func devAddr(port int, any bool) string {
-	if any {
+func devAddr(port int, free bool) string {
+	if free {
 		port = 0
 	}
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // devListen opens the usual port, or a free one where it is taken.
-func devListen(port int, any bool) (net.Listener, error) {
-	l, err := net.Listen("tcp", devAddr(port, any))
-	if err != nil && !any {
+func devListen(port int, free bool) (net.Listener, error) {
+	l, err := net.Listen("tcp", devAddr(port, free))
+	if err != nil && !free {
 		l, err = net.Listen("tcp", devAddr(0, true))
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ type press struct {
 func (s *Server) apply(ctx context.Context, p press) (string, error) {
 	id, err := uuid.Parse(p.incident)
 	if err != nil || p.action != "ack" && p.action != "resolve" {
-		return "This button is of another version of tocsin: nothing was changed.", nil
+		return "This button is of another version of tocsin: nothing was changed.", nil //nolint:nilerr // that is the answer
 	}
 	user, known, err := s.presser(ctx, p)
 	if err != nil {

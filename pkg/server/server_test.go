@@ -377,7 +377,7 @@ func TestListsPage(t *testing.T) {
 	w := newWorld(t)
 	var newest string
 	for _, host := range []string{"a", "b", "c", "d", "e"} {
-		newest = want[api.Accepted](w, 202, "in", "POST", "/v1/alerts", strings.Replace(disk, "db-1", host, -1)).IncidentID
+		newest = want[api.Accepted](w, 202, "in", "POST", "/v1/alerts", strings.ReplaceAll(disk, "db-1", host)).IncidentID
 	}
 	seen, cursor := []string{}, ""
 	for range 4 {
