@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -156,6 +157,13 @@ func notFound(err error) error {
 		return ErrNotFound
 	}
 	return err
+}
+
+// Refused says that the database answered and will not take the statement as it is: a value or a constraint is in the
+// way, and trying it again changes nothing.
+func Refused(err error) bool {
+	var p *pgconn.PgError
+	return errors.As(err, &p) && (strings.HasPrefix(p.Code, "22") || strings.HasPrefix(p.Code, "23"))
 }
 
 // again says that a transaction may be run again as it is: nothing of it has taken place.

@@ -1,11 +1,9 @@
 package worker
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
@@ -35,7 +33,7 @@ func (w *Worker) finish(batch []*job) {
 			batch, try = rest, -1
 			continue
 		}
-		if refused(err) && len(batch) > 1 {
+		if store.Refused(err) && len(batch) > 1 {
 			// One row that the database refuses must not hold up the others: each for itself.
 			for _, j := range batch {
 				w.finish([]*job{j})
@@ -45,12 +43,6 @@ func (w *Worker) finish(batch []*job) {
 		w.o.Log.Warn("recording results failed, trying again", zap.Error(err), zap.Int("results", len(batch)))
 		w.rest(backoff(max(try, 0)))
 	}
-}
-
-// refused says that the database answered and will not take the statement as it is: trying it again changes nothing.
-func refused(err error) bool {
-	var p *pgconn.PgError
-	return errors.As(err, &p) && (strings.HasPrefix(p.Code, "22") || strings.HasPrefix(p.Code, "23"))
 }
 
 // finishOnce writes a batch once and returns what must be decided again: rows on which something was noted meanwhile.
