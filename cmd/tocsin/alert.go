@@ -14,8 +14,7 @@ func (p *program) alertCommand() *cobra.Command {
 
 func (p *program) alertSendCommand() *cobra.Command {
 	var a api.Alert
-	var labels map[string]string
-	var links []string
+	var labels, links []string
 	var once string
 	cmd := &cobra.Command{
 		Use:   "send --kind KIND [--criticality C] [--job JOB] [--title TITLE] ...",
@@ -26,7 +25,16 @@ func (p *program) alertSendCommand() *cobra.Command {
   tocsin alert send --kind disk_full --criticality critical --job db --label host=db-1 --status resolved`,
 		Args: cobra.NoArgs,
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
-			a.Labels = labels
+			for _, l := range labels {
+				name, value, ok := strings.Cut(l, "=")
+				if !ok || name == "" {
+					return usagef("--label %q is not NAME=VALUE", l)
+				}
+				if a.Labels == nil {
+					a.Labels = map[string]string{}
+				}
+				a.Labels[name] = value
+			}
 			for _, l := range links {
 				title, url, ok := strings.Cut(l, "=")
 				if !ok || strings.Contains(title, "://") {
@@ -64,7 +72,7 @@ func (p *program) alertSendCommand() *cobra.Command {
 	f.StringVar(&a.Status, "status", "", "firing or resolved (default firing)")
 	f.StringVar(&a.Title, "title", "", "one line for people")
 	f.StringVar(&a.Text, "text", "", "more for people")
-	f.StringToStringVar(&labels, "label", nil, "NAME=VALUE; may be given several times")
+	f.StringArrayVar(&labels, "label", nil, "NAME=VALUE; may be given several times")
 	f.StringArrayVar(&links, "link", nil, "URL or TITLE=URL; may be given several times")
 	f.StringSliceVar(&a.Notify, "notify", nil, "notifiers that get it besides those of the routes")
 	f.StringVar(&once, "idempotency-key", "", "sending again with the same key has no second effect")
