@@ -2,6 +2,7 @@ package card
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,8 +88,17 @@ func PagingText(name, why string, ways []string) string {
 // UnreachableText says that a step reaches nobody, and why.
 func UnreachableText(sentence string) string { return "Page not possible: " + sentence }
 
-// NotifiedText says that an escalation step told a notifier.
-func NotifiedText(notifiers []string) string { return "Telling " + strings.Join(notifiers, ", ") }
+// notified begins the text of an entry of type notified; the notifiers' names follow.
+const notified = "Still unanswered, telling "
+
+// NotifiedText says that an escalation step told notifiers that have the card already.
+func NotifiedText(notifiers []string) string { return notified + strings.Join(notifiers, ", ") }
+
+// Tells says that an entry is meant for a notifier's whole channel, not for the card's thread alone.
+func Tells(e Entry, notifier string) bool {
+	names, ok := strings.CutPrefix(e.Text, notified)
+	return ok && e.Type == EntryNotified && slices.Contains(strings.Split(names, ", "), notifier)
+}
 
 // TruncatedText says that the source left alerts out, and what follows from it.
 func TruncatedText(n int) string { return truncatedText(n) }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -211,6 +212,7 @@ func (w *Worker) compose(f *config.File, j *job, v delivery.Verdict, c store.Con
 		j.call.Message = card.Card(snap, o)
 	case delivery.Thread:
 		j.call.Message = card.Replies(snap, entries, o)
+		j.call.Broadcast = slices.ContainsFunc(entries, func(e card.Entry) bool { return card.Tells(e, j.Notifier) })
 	case delivery.Page:
 		person, _ := plan.Resolve(f, accounts, j.Notifier, j.Target, j.Now) // bound by doubt: the name may be another's by now
 		j.call.Message = card.Page(snap, person.Name, "", o)
