@@ -44,7 +44,11 @@ func (s *Server) slackInteraction(w http.ResponseWriter, r *http.Request) {
 		answer = pressFailed
 	}
 	w.WriteHeader(http.StatusOK)
-	s.whisper(notifier, got.ResponseURL, answer)
+	to := got.ResponseURL
+	if to == "" {
+		to = slack.EphemeralTo(got.Channel, got.UserID)
+	}
+	s.whisper(notifier, to, answer)
 }
 
 // signer is the Slack notifier whose signing secret signed the callback. Several notifiers may be one app; the one with

@@ -166,6 +166,26 @@ func TestPressAndWhisper(t *testing.T) {
 	}
 }
 
+// A callback without a response_url: the presser is answered in the channel, for them alone.
+func TestWhisperWithoutAResponseURL(t *testing.T) {
+	t.Parallel()
+	s, p := start(t)
+	if err := p.Whisper(t.Context(), slack.EphemeralTo("C0OPS", "U0ANA"), "You acknowledged it"); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.Ephemerals("U0ANA"); len(e) != 1 || e[0].Text != "You acknowledged it" {
+		t.Errorf("%+v", e)
+	}
+	if m := s.Messages("C0OPS"); len(m) != 0 {
+		t.Errorf("everybody sees %+v", m)
+	}
+	for _, to := range []string{slack.EphemeralTo("", "U0ANA"), slack.EphemeralTo("C0OPS", ""), slack.EphemeralTo("C0NONE", "U0ANA")} {
+		if err := p.Whisper(t.Context(), to, "hello"); err == nil {
+			t.Errorf("%q: no error", to)
+		}
+	}
+}
+
 func TestIncomingWebhook(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t)

@@ -35,7 +35,7 @@ const defaultAPI = "https://slack.com/api/"
 type Provider struct {
 	token   string
 	api     string // ends in a slash
-	apiHost string
+	apiHost string // without its port
 	hook    string // incoming webhook; empty: Web API
 	client  *wire.Client
 	clean   wire.Redactor
@@ -65,7 +65,7 @@ func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("notifier %s: api_url is not a URL that begins with https:// or http://", n.Name)
 	}
-	p.apiHost = u.Host
+	p.apiHost = u.Hostname()
 	secrets := []string{n.Token, n.WebhookURL, n.SigningSecret, n.AppToken}
 	if n.WebhookURL != "" {
 		h, err := url.Parse(n.WebhookURL)
@@ -163,14 +163,39 @@ func (p *Provider) Link(ctx context.Context, r delivery.Reference) string {
 	return "https://slack.com/archives/" + url.PathEscape(r.Channel) + "/p" + url.PathEscape(strings.ReplaceAll(r.TS, ".", ""))
 }
 
+// ephemeralTo begins an address for Whisper that is no URL; channel and user follow.
+const ephemeralTo = "ephemeral:"
+
+// EphemeralTo is the address for Whisper of a presser whose callback brought no response_url.
+func EphemeralTo(channel, user string) string { return ephemeralTo + channel + "/" + user }
+
+// ephemeral shows text to one user of a channel. It is no effect that anybody counts on: nothing is recorded of it.
+func (p *Provider) ephemeral(ctx context.Context, place, text string) error {
+	channel, user, _ := strings.Cut(place, "/")
+	if channel == "" || user == "" {
+		return errors.New("slack: the callback says neither response_url nor channel and user: the presser can't be answered")
+	}
+	ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
+	defer cancel()
+	tap := p.client.Tap(ctx)
+	api := slackgo.New(p.token, slackgo.OptionHTTPClient(tap), slackgo.OptionAPIURL(p.api))
+	if _, err := api.PostEphemeralContext(ctx, channel, user, slackgo.MsgOptionText(escape(fit(text)), false)); err != nil {
+		return fmt.Errorf("slack: the private answer did not go out: %s", p.clean.String(err.Error()))
+	}
+	return nil
+}
+
 // whisperTimeout bounds a private answer: the person is looking at the button.
 const whisperTimeout = 5 * time.Second
 
-// Whisper posts text to a callback's response_url so that only the presser sees it. The URL must be https, or on the
+// Whisper posts text to a callback's response_url, or to an address of [EphemeralTo], so that only the presser sees it. The URL must be https, or on the
 // host of api_url; it comes with a signed callback, but a signature does not make an address safe.
 func (p *Provider) Whisper(ctx context.Context, to, text string) error {
+	if place, ok := strings.CutPrefix(to, ephemeralTo); ok {
+		return p.ephemeral(ctx, place, text)
+	}
 	u, err := url.Parse(to)
-	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || u.Host != p.apiHost) {
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != p.apiHost) {
 		return errors.New("slack: the callback's response_url is neither https nor on the host of api_url")
 	}
 	body, err := json.Marshal(map[string]any{
