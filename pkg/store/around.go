@@ -120,16 +120,29 @@ func (s *Store) Timeline(ctx context.Context, incidentID uuid.UUID, after, throu
 	return out, nil
 }
 
+// waitingForCard is the reason of a delivery that is parked behind its incident's card.
+const waitingForCard = "waiting_for_card"
+
 // Unpark brings pages forward that wait for the first attempt of cards of these incidents, and threads that wait for
 // these cards. It is called after the commit of what they wait for; a crash before it costs them their bound.
 // It returns the notifiers that have something to do now.
 func (s *Store) Unpark(ctx context.Context, incidents, cards []uuid.UUID) ([]string, error) {
-	pages, err := s.w.UnparkPages(ctx, incidents)
-	if err != nil {
-		return nil, err
+	var woken []string
+	if len(incidents) > 0 {
+		pages, err := s.w.UnparkPages(ctx, incidents)
+		if err != nil {
+			return nil, err
+		}
+		woken = pages
 	}
-	threads, err := s.w.UnparkThreads(ctx, cards)
-	return append(pages, threads...), err
+	if len(cards) > 0 {
+		threads, err := s.w.UnparkThreads(ctx, cards)
+		if err != nil {
+			return woken, err
+		}
+		woken = append(woken, threads...)
+	}
+	return woken, nil
 }
 
 func keys(m map[uuid.UUID]bool) []uuid.UUID {
