@@ -124,7 +124,8 @@ func (s *Store) Timeline(ctx context.Context, incidentID uuid.UUID, after, throu
 const waitingForCard = "waiting_for_card"
 
 // Unpark brings pages forward that wait for the first attempt of cards of these incidents, and threads that wait for
-// these cards. It is called after the commit of what they wait for; a crash before it costs them their bound.
+// these cards. It is called after the commit of what they wait for, and again after the commit of a park, since the former
+// passes by a row that is still leased: one of the two sees the other's. A crash before it costs them their bound.
 // It returns the notifiers that have something to do now.
 func (s *Store) Unpark(ctx context.Context, incidents, cards []uuid.UUID) ([]string, error) {
 	var woken []string

@@ -149,27 +149,5 @@ func (s *Store) Settle(ctx context.Context, steps []delivery.Step) (map[uuid.UUI
 	for _, id := range ids {
 		done[id] = true
 	}
-	s.lookAgain(ctx, steps, done)
 	return done, nil
-}
-
-// lookAgain brings forward what was parked behind a card whose attempt ended in the meantime: its Unpark came while the
-// row was still leased, and no other one follows. Who parks looks after its commit, who ends an attempt after its own:
-// one of the two sees the other's. Without it, the wait lasts to its bound, so an error changes nothing else.
-func (s *Store) lookAgain(ctx context.Context, steps []delivery.Step, done map[uuid.UUID]bool) {
-	var incidents, cards []uuid.UUID
-	for _, st := range steps {
-		d := st.From()
-		if !done[d.ID] || st.To() != delivery.Pending || st.Change().Reason != waitingForCard {
-			continue
-		}
-		if d.Kind == delivery.Thread {
-			cards = append(cards, d.CardID)
-		} else {
-			incidents = append(incidents, d.IncidentID)
-		}
-	}
-	if len(incidents)+len(cards) > 0 {
-		_, _ = s.Unpark(ctx, incidents, cards)
-	}
 }

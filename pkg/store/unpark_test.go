@@ -259,8 +259,8 @@ func TestThreadsWaitForTheirCard(t *testing.T) {
 }
 
 // The card's attempt ends, and its unparking passes by, while a worker that has already looked at the card is about to
-// park what waits for it: whoever parks looks again after its commit, so that nothing sleeps through its wake-up.
-func TestParkingLooksAgain(t *testing.T) {
+// park what waits for it. Whoever parks looks again after its commit, and finds what it would have slept through.
+func TestUnparkAgainAfterAPark(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []delivery.Kind{delivery.Thread, delivery.Page} {
 		for name, r := range map[string]delivery.Result{"sent": sent, "rejected": refused, "still unknown": unknown} {
@@ -281,6 +281,7 @@ func TestParkingLooksAgain(t *testing.T) {
 					t.Fatalf("a leased row was brought forward: %v", woken)
 				}
 				s.settle(*v.Step)
+				s.unpark(inc, card.Delivery.ID)
 				due := len(s.claim(alpha)) == 1
 				if want := name != "still unknown" || kind == delivery.Page; due != want {
 					t.Errorf("after the park it is due: %t, not %t; it says %s", due, want, pretty(s.row(id)))
