@@ -120,9 +120,6 @@ func (s *Store) Timeline(ctx context.Context, incidentID uuid.UUID, after, throu
 	return out, nil
 }
 
-// waitingForCard is the reason of a delivery that is parked behind its incident's card.
-const waitingForCard = "waiting_for_card"
-
 // Unpark brings pages forward that wait for the first attempt of cards of these incidents, and threads that wait for
 // these cards. It is called after the commit of what they wait for, and again after the commit of a park, since the former
 // passes by a row that is still leased: one of the two sees the other's. A crash before it costs them their bound.

@@ -178,7 +178,7 @@ func (tx *Tx) AddDeliveries(ctx context.Context, ds ...NewDelivery) error {
 			Lifetime: d.Lifetime,
 		}
 		if d.Wait > 0 {
-			p.Waits, p.Delay, p.Reason = true, d.Wait, waitingForCard
+			p.Waits, p.Delay, p.Reason = true, d.Wait, "waiting_for_card"
 		}
 		if d.Dead != nil {
 			p.State, p.Reason, p.Sentence = string(d.Dead.State), d.Dead.Reason, d.Dead.Sentence

@@ -5,7 +5,7 @@
 -- Lower bound of the uuid v7 made at an instant: attempts are partitioned by their time-ordered id.
 -- +goose StatementBegin
 create function uuid_at(t timestamptz) returns uuid language sql immutable parallel safe as $$
-  select (lpad(to_hex((extract(epoch from t) * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid
+  select (lpad(to_hex(floor(extract(epoch from t) * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid
 $$;
 -- +goose StatementEnd
 
@@ -164,16 +164,19 @@ create table attempt_default partition of attempt default;
 create index attempt_delivery on attempt (delivery_id, number);
 
 -- Makes the monthly partitions from this month on. Rows whose worker's clock lay outside them are in the default
--- partition; a month that has some there stays there.
+-- partition; a month that has some there stays there. A new partition needs the whole of attempt for itself: it waits for
+-- readers only a moment, since the worker's writes wait behind it meanwhile, and there are weeks to try it again.
 -- +goose StatementBegin
-create function add_attempt_partitions(months integer) returns void language plpgsql as $$
+create function add_attempt_partitions(months integer) returns void language plpgsql set lock_timeout = '300ms' as $$
 declare
   first timestamptz := date_trunc('month', clock_timestamp() at time zone 'UTC') at time zone 'UTC';
   lower timestamptz;
   upper timestamptz;
   part  text;
 begin
-  perform pg_advisory_xact_lock(hashtext('tocsin attempt partitions'));
+  if not pg_try_advisory_xact_lock(hashtext('tocsin attempt partitions')) then
+    return; -- another replica is at it
+  end if;
   for i in 0..months loop
     lower := first + make_interval(months => i);
     upper := first + make_interval(months => i + 1);
