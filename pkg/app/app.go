@@ -8,9 +8,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,7 +106,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 // assemble makes the parts and opens the ports.
 func (a *App) assemble(ctx context.Context, o Options, providers map[string]provider.Provider) error {
 	f := a.config
-	if !o.Insecure && len(f.Server.Tokens) == 0 {
+	if !o.Insecure && len(f.Server.Tokens) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(f.Sources)), func(s config.Source) bool { return s.Token != "" }) {
 		if live, err := a.store.LiveTokens(ctx); err != nil {
 			return err
 		} else if len(live) == 0 {
@@ -132,7 +134,7 @@ func (a *App) assemble(ctx context.Context, o Options, providers map[string]prov
 	a.dead = make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{
 		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: func() []plan.Account { return *a.accounts.Load() },
-		Dead: a.died, Log: a.log, Metrics: counters,
+		Dead: a.died, Redact: a.secrets.String, Log: a.log, Metrics: counters,
 	})
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, a.log)
 	seen := newSurface(a.registry, f)

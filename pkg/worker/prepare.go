@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -93,7 +94,9 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 	for _, c := range cards {
 		facts.CardOver = facts.CardOver && c.Over
 		if j.Kind != delivery.Thread {
-			if !c.Reference.IsZero() && parent.ID == uuid.Nil {
+			// The card whose link a page carries: of the chat that the page goes to where there is one, else the first.
+			here := f.Notifiers[c.Notifier].Type == n.Type && f.Notifiers[parent.Notifier].Type != n.Type
+			if !c.Reference.IsZero() && (parent.ID == uuid.Nil || here) {
 				facts.CardReady, parent = true, c
 			}
 			continue
@@ -163,8 +166,8 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 	default:
 		person, err := plan.Resolve(f, accounts, j.Notifier, j.Target, j.Now)
 		switch {
-		case v.Address != "":
-			j.attempt.Address = v.Address
+		case v.Address != "" && !filled(v.Address):
+			j.attempt.Address = v.Address // bound, and whoever the target means by now
 		case err != nil:
 			var u *plan.Unreachable
 			if !errors.As(err, &u) {
@@ -176,9 +179,14 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 			j.attempt.Address = person.Address
 		}
 	}
-	j.call.Address = j.attempt.Address
+	// The call goes to the address; the row, which is for reading, names a secret one as the file does. An attempt in
+	// doubt binds such an address by the notifier, whose place it is.
+	j.call.Address, j.attempt.Address = j.attempt.Address, w.o.Redact(j.attempt.Address)
 	return nil
 }
+
+// filled says that an address was put down with ${NAME} in place of a secret: it can't be called as it stands.
+func filled(address string) bool { return strings.Contains(address, "${") }
 
 // place is the address part of a reference.
 func place(r delivery.Reference) string {
@@ -222,8 +230,8 @@ func (w *Worker) compose(f *config.File, j *job, v delivery.Verdict, c store.Con
 	default:
 		j.call.Message = card.Notice(snap, o)
 	}
-	// A raw JSON body for those who take one: the log and webhooks keep what was shown.
-	j.call.Payload = c.Body
+	// For those who take a JSON body instead: a person may be paged through a webhook or a log.
+	j.call.Payload = card.Event(snap, "incident."+string(j.Kind), j.CreatedAt)
 	return nil
 }
 

@@ -42,6 +42,7 @@ type Options struct {
 	Provider func(notifier string) (provider.Provider, bool)
 	Accounts func() []plan.Account // linked chat accounts
 	Dead     func()                // called after a delivery died: its self-alert is due
+	Redact   func(string) string   // puts ${NAME} in place of secrets: an address may be one; nil: there are none
 	Log      *zap.Logger
 	Metrics  *Metrics
 }
@@ -67,6 +68,9 @@ type Worker struct {
 
 // New makes a worker that does nothing before Run.
 func New(o Options) *Worker {
+	if o.Redact == nil {
+		o.Redact = func(s string) string { return s }
+	}
 	calls, cut := context.WithCancel(context.Background())
 	return &Worker{
 		o: o, places: newPlaces(), marks: newMarks(), links: newLinkCache(),

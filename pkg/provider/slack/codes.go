@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	newToken   = "put a valid bot token of the Slack app into the file, then reload"
+	newToken   = "put a valid bot token of the Slack app into the file and restart the replicas"
 	allowApp   = "an administrator of the workspace must allow the Slack app again"
 	useBot     = "use the bot token (xoxb-...) of an app that is installed in this workspace"
 	checkURL   = "check api_url of the notifier in the file"

@@ -31,7 +31,7 @@ type row struct {
 const (
 	addBot     = "add the bot to {place} and let it write there, then send again"
 	unblock    = "the person must open the chat with the bot and press Start, then send again"
-	newToken   = "copy the bot's token from @BotFather into the file, then reload"
+	newToken   = "copy the bot's token from @BotFather into the file and restart the replicas"
 	ourContent = "Telegram refuses this content; it will not be sent again: please report it"
 	anew       = "the message in {place} cannot be edited any more"
 	topic      = "open the topic again, or set another message_thread_id in the file, then send again"
