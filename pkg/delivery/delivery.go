@@ -158,6 +158,23 @@ type Result struct {
 	Duration   time.Duration
 }
 
+// Proven is the result as far as it proves something. Failed is believed only with evidence that nothing was made; what
+// is neither sent nor failed is unknown, and has no fault: what may have happened was not refused.
+func (r Result) Proven() Result {
+	switch r.Evidence {
+	case NotCalled, NotSent, PossiblySent, Answered:
+	default:
+		r.Evidence = PossiblySent
+	}
+	if r.Outcome != OutcomeSent && (r.Outcome != OutcomeFailed || r.Evidence == PossiblySent) {
+		r.Outcome = OutcomeUnknown
+	}
+	if r.Outcome != OutcomeFailed {
+		r.Fault = FaultNone
+	}
+	return r
+}
+
 // Doubt is set while an attempt of the current effect may have had an effect that nobody saw. While it lasts, key
 // and address stay what they were.
 type Doubt struct {
@@ -190,7 +207,7 @@ type Delivery struct {
 	Applied    int // what the provider last accepted
 	Reference  Reference
 	Attempts   int // number of the last attempt
-	Tries      int // failed and unknown attempts of the current effect
+	Tries      int // failed and unknown attempts since the last one that was sent, of the current effect
 	Doubt      *Doubt
 	Stop       *Stop
 	CardID     uuid.UUID // thread: whose thread it is; page: whose link it carries

@@ -36,30 +36,30 @@ const (
 // Finish decides what becomes of a delivery by the result of its attempt. It is called again on a fresh row when
 // something was noted meanwhile: the facts of the row win, the result stays.
 func (d Delivery) Finish(e Env, a Attempt, r Result) Step {
-	c := d.stay()
+	c, r := d.stay(), r.Proven()
 	if r.Outcome == OutcomeSent {
 		return d.sent(c, a, r.Reference, r.Reason)
 	}
-	if r.Evidence == NotCalled { // shutdown before the call: costs nothing
+	if r.Outcome == OutcomeFailed && r.Evidence == NotCalled && r.Fault == FaultNone { // cut before the call: costs nothing
 		if d.Stop != nil && a.Operation != OpEdit {
-			return d.settle(c, d.Stop.State, d.Stop.Reason, "")
+			return d.stopped(c)
 		}
 		return d.again(c, 0, false, r.Reason, "")
 	}
-	if r.Fault != FaultThrottled {
+	if r.Fault != FaultThrottled && r.Fault != FaultAccount {
 		c.Tries++
 	}
-	if r.Outcome == OutcomeUnknown && a.Operation != OpEdit {
+	if r.Outcome == OutcomeUnknown {
 		c.Doubt = d.doubt(a)
 	}
 	if a.Operation == OpEdit {
 		return d.editFailed(c, e, r)
 	}
 	if d.Stop != nil {
-		return d.settle(c, d.Stop.State, d.Stop.Reason, "")
+		return d.stopped(c)
 	}
 	if r.Outcome == OutcomeUnknown && e.Policy.OnUnknown == Hold {
-		return d.settle(c, Held, "doubt", "An attempt may have arrived and this kind is not repeated by itself: find out, then decide.")
+		return d.hold(c)
 	}
 	switch r.Fault {
 	case FaultPayload, FaultDestination:
@@ -68,8 +68,24 @@ func (d Delivery) Finish(e Env, a Attempt, r Result) Step {
 		if c.Tries >= deniedTries {
 			return d.settle(c, Rejected, r.Reason, r.Sentence)
 		}
+	case FaultGone:
+		switch {
+		case a.Operation != OpReply: // it stands under nothing that could be gone
+			return d.settle(c, Rejected, r.Reason, r.Sentence)
+		case e.Resolved: // nobody makes the card anew, under which the rest could be told
+			return d.settle(c, Canceled, "card_dead", r.Sentence)
+		}
 	}
 	return d.retry(c, e, r)
+}
+
+// stopped ends a delivery in the state that was noted while its attempt was open.
+func (d Delivery) stopped(c Change) Step {
+	return d.settle(c, d.Stop.State, d.Stop.Reason, stopSentences[d.Stop.Reason])
+}
+
+func (d Delivery) hold(c Change) Step {
+	return d.settle(c, Held, "doubt", "An attempt may have arrived and this kind is not repeated by itself: find out, then decide.")
 }
 
 // retry gives the delivery back with the backoff of its tries, or ends it where the file caps them.
@@ -96,6 +112,10 @@ func (d Delivery) sent(c Change, a Attempt, ref Reference, reason string) Step {
 	if a.Operation == OpCreate && a.Effect == d.Effect && !ref.IsZero() {
 		c.Reference = ref
 	}
+	if a.Operation == OpEdit && d.Doubt != nil {
+		// An older edit, whose end nobody saw, may overtake this one: show the newest once more.
+		c.Applied = min(c.Applied, d.Doubt.Revision)
+	}
 	if d.more(c) {
 		return d.again(c, 0, false, "", "")
 	}
@@ -115,7 +135,6 @@ func (d Delivery) more(c Change) bool {
 
 // editFailed never takes sent away: what was made is there, only its newest face is not.
 func (d Delivery) editFailed(c Change, e Env, r Result) Step {
-	c.Stop = nil
 	switch r.Fault {
 	case FaultGone:
 		if d.Kind == Card && !e.Resolved {
@@ -123,19 +142,25 @@ func (d Delivery) editFailed(c Change, e Env, r Result) Step {
 			c.Effect, c.Applied, c.Tries, c.Reference, c.Doubt = d.Effect+1, 0, 0, Reference{}, nil
 			return d.again(c, 0, false, r.Reason, r.Sentence)
 		}
-		return d.settle(c, Sent, "edit_failed", r.Sentence)
+		return d.stale(c, r.Sentence)
 	case FaultPayload, FaultDestination:
-		return d.settle(c, Sent, "edit_failed", r.Sentence)
+		return d.stale(c, r.Sentence)
 	case FaultDenied:
 		if c.Tries >= deniedTries {
-			return d.settle(c, Sent, "edit_failed", r.Sentence)
+			return d.stale(c, r.Sentence)
 		}
 	}
 	s := d.retry(c, e, r)
 	if s.change.State == Exhausted {
-		return d.settle(c, Sent, "edit_failed", r.Sentence)
+		return d.stale(c, r.Sentence)
 	}
 	return s
+}
+
+// stale leaves what was made as it is, although it does not show the newest. The next revision is tried afresh.
+func (d Delivery) stale(c Change, sentence string) Step {
+	c.Tries = 0
+	return d.settle(c, Sent, "edit_failed", sentence)
 }
 
 // doubt is the row's doubt after one more attempt of the same effect ended unknown. The oldest attempt keeps its date,
@@ -154,53 +179,6 @@ func (d Delivery) Takeover(a Attempt) Step {
 	c := d.stay()
 	c.Closes = true
 	c.Tries++
-	c.Reason = "takeover"
-	if a.Operation != OpEdit {
-		c.Doubt = d.doubt(a)
-	}
+	c.Reason, c.Doubt = "takeover", d.doubt(a)
 	return d.step(c)
-}
-
-// Late decides what an answer does that came after its lease was lost. It helps only an undecided delivery on the same
-// effect with no newer attempt begun; otherwise it only explains. late is the outcome that the answer would have given.
-func (d Delivery) Late(e Env, a Attempt, late Outcome, ref Reference) (Step, bool) {
-	if a.Effect != d.Effect || a.Number != d.Attempts || d.OpenAttempt != uuid.Nil {
-		return Step{}, false
-	}
-	c := d.stay()
-	if a.Operation == OpEdit {
-		// An old edit that arrived after a newer one was accepted: what is shown is old, show the newest once more.
-		if late != OutcomeFailed && a.Revision < d.Applied && (d.State == Sent || d.State == Pending) {
-			c.Applied = a.Revision
-			return d.again(c, 0, false, "late_answer", ""), true
-		}
-		if late == OutcomeSent && d.State == Pending && a.Revision > d.Applied {
-			return d.sent(c, a, Reference{}, "late_answer"), true
-		}
-		return Step{}, false
-	}
-	switch d.State {
-	case Pending, Held, Exhausted, Expired:
-	default:
-		return Step{}, false
-	}
-	switch late {
-	case OutcomeSent:
-		return d.sent(c, a, ref, "late_answer"), true
-	case OutcomeFailed:
-		if d.Doubt == nil || d.Doubt.Key != a.Key {
-			return Step{}, false
-		}
-		c.Doubt = nil
-		switch {
-		case d.State == Held:
-			return d.again(c, 0, false, "late_answer", ""), true
-		case d.State == Pending && !d.Leased():
-			return d.note(c), true
-		case d.State == Pending:
-			return d.again(c, 0, false, "late_answer", ""), true
-		}
-		return d.note(c), true
-	}
-	return Step{}, false
 }

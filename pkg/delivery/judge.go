@@ -11,6 +11,7 @@ type Facts struct {
 	Resolved bool // its incident is resolved
 	Answered bool // its incident is acknowledged or resolved
 	Policy   Policy
+	Retries  Retries // of its notifier, as the file says now
 
 	// Page: the incident's cards. Thread: its one card.
 	HasCard   bool // there is a card to wait for
@@ -36,31 +37,36 @@ const ThreadWait = 30 * time.Second
 
 // Judge decides what a freshly claimed delivery without an open attempt needs: doubt and policy first.
 func (d Delivery) Judge(f Facts) Verdict {
-	settle := func(to State, reason, sentence string) Verdict {
-		s := d.settle(d.stay(), to, reason, sentence)
-		return Verdict{Step: &s}
+	done := func(s Step) Verdict { return Verdict{Step: &s} }
+	settle := func(to State, reason string) Verdict {
+		return done(d.settle(d.stay(), to, reason, stopSentences[reason]))
 	}
 	park := func(delay time.Duration, reason string) Verdict {
-		s := d.again(d.stay(), delay, false, reason, "")
-		return Verdict{Step: &s}
+		return done(d.again(d.stay(), delay, false, reason, ""))
 	}
 	edits := d.edits()
 	switch {
 	case d.Stop != nil && !edits:
 		// Noted while an attempt was open that is closed by now: nothing more may be made.
-		return settle(d.Stop.State, d.Stop.Reason, "")
+		return done(d.stopped(d.stay()))
 	case d.Doubt != nil && f.Policy.OnUnknown == Hold && !edits:
-		return settle(Held, "doubt", "An attempt may have arrived and this kind is not repeated by itself: find out, then decide.")
+		return done(d.hold(d.stay()))
 	case !edits && !d.ExpiresAt.IsZero() && !f.Now.Before(d.ExpiresAt):
-		return settle(Expired, "lifetime_over", "Its time was over before it could be sent.")
+		return settle(Expired, "lifetime_over")
+	case f.Retries.Capped && d.Tries > f.Retries.Count:
+		// The last try was taken over, or the file's count was lowered meanwhile.
+		if edits {
+			return done(d.stale(d.stay(), stopSentences["retries_used_up"]))
+		}
+		return settle(Exhausted, "retries_used_up")
 	}
 
 	v := Verdict{Operation: OpCreate, Revision: d.Desired, Key: d.Key()}
-	if d.Doubt != nil {
+	if d.Doubt != nil && !edits { // an edit in doubt binds nothing: the object has its place
 		v.Key, v.Address, v.Repeat = d.Doubt.Key, d.Doubt.Address, true
 	}
 	switch d.Kind {
-	case Page:
+	case Page, Call, SMS:
 		if edits {
 			v.Operation = OpEdit
 			break
@@ -70,7 +76,7 @@ func (d Delivery) Judge(f Facts) Verdict {
 			if f.Resolved {
 				reason = "resolved"
 			}
-			return settle(Canceled, reason, "")
+			return settle(Canceled, reason)
 		}
 		if left := d.WaitUntil.Sub(f.Now); !d.WaitUntil.IsZero() && left > 0 && f.HasCard && !f.CardReady && !f.CardOver {
 			return park(left, "waiting_for_card")
@@ -82,7 +88,7 @@ func (d Delivery) Judge(f Facts) Verdict {
 	case Thread:
 		switch {
 		case f.CardGone, f.CardDead:
-			return settle(Canceled, "card_dead", "Its card could not be made; send the card again to revive the thread.")
+			return settle(Canceled, "card_dead")
 		case !f.CardReady:
 			return park(ThreadWait, "waiting_for_card")
 		}
@@ -92,7 +98,7 @@ func (d Delivery) Judge(f Facts) Verdict {
 		}
 	}
 	if d.Applied >= d.Desired && (v.Operation == OpEdit || v.Operation == OpReply) {
-		return settle(Sent, d.Reason, "")
+		return settle(Sent, d.Reason)
 	}
 	return v
 }
@@ -112,13 +118,19 @@ func (d Delivery) Key() string {
 	return k
 }
 
-// Unreachable ends a claimed delivery that has nowhere to go, without an attempt.
+// Unreachable ends a claimed delivery that has nowhere to go, without an attempt. What was made before stays sent.
 func (d Delivery) Unreachable(reason, sentence string) Step {
+	if d.edits() {
+		return d.stale(d.stay(), sentence)
+	}
 	return d.settle(d.stay(), Unreachable, reason, sentence)
 }
 
-// Reject ends a claimed delivery that can't be sent as it is, without an attempt.
+// Reject ends a claimed delivery that can't be sent as it is, without an attempt. What was made before stays sent.
 func (d Delivery) Reject(reason, sentence string) Step {
+	if d.edits() {
+		return d.stale(d.stay(), sentence)
+	}
 	return d.settle(d.stay(), Rejected, reason, sentence)
 }
 

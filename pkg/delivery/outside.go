@@ -1,6 +1,10 @@
 package delivery
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
 
 // Raise wishes a newer revision: for a card and a page what it shows, for a thread the last event. Nothing is sent
 // here; a worker does that. The second result is false when there is nothing to write.
@@ -28,27 +32,39 @@ func (d Delivery) Answer(reason string, revision int) (Step, bool) {
 		return d.Raise(revision)
 	}
 	s, ok := d.Cancel(reason)
-	if ok && d.Leased() && s.change.State == Pending {
+	switch {
+	case !ok: // an end was noted before this one; should the call in flight have arrived all the same, it shows this
+		return d.Raise(revision)
+	case s.change.State == Pending: // only noted
 		s.change.Desired = max(d.Desired, revision)
 	}
-	return s, ok
+	return s, true
 }
 
 // Expire ends a delivery whose lifetime is over, by the same rules.
 func (d Delivery) Expire() (Step, bool) { return d.stop(Expired, "lifetime_over") }
 
-// Remove ends a delivery whose notifier no live replica knows any more, by the same rules.
-func (d Delivery) Remove() (Step, bool) { return d.stop(Rejected, "notifier_removed") }
+// Remove ends a delivery whose notifier no live replica knows any more, by the same rules. An edit that waits for it is
+// given up: what was made stays sent.
+func (d Delivery) Remove() (Step, bool) { return d.give(Rejected, "notifier_removed") }
 
 // Exhaust ends a delivery whose tries lie above a cap that was lowered meanwhile, by the same rules.
-func (d Delivery) Exhaust() (Step, bool) { return d.stop(Exhausted, "retries_used_up") }
+func (d Delivery) Exhaust() (Step, bool) { return d.give(Exhausted, "retries_used_up") }
+
+// give is stop for ends after which nobody takes up an edit either.
+func (d Delivery) give(to State, reason string) (Step, bool) {
+	if d.State == Pending && d.edits() && d.OpenAttempt == uuid.Nil {
+		return d.stale(d.stay(), stopSentences[reason]), true
+	}
+	return d.stop(to, reason)
+}
 
 func (d Delivery) stop(to State, reason string) (Step, bool) {
 	if d.State != Pending || d.edits() {
 		return Step{}, false
 	}
 	c := d.stay()
-	if d.OpenAttempt != [16]byte{} {
+	if d.OpenAttempt != uuid.Nil {
 		if d.Stop != nil {
 			return Step{}, false // the first reason stays
 		}
@@ -59,7 +75,9 @@ func (d Delivery) stop(to State, reason string) (Step, bool) {
 	return d.settle(c, to, reason, stopSentences[reason]), true
 }
 
+// stopSentences say what a person should know of an end that no provider explains.
 var stopSentences = map[string]string{
+	"card_dead":        "Its card could not be made; send the card again to revive the thread.",
 	"lifetime_over":    "Its time was over before it could be sent.",
 	"notifier_removed": "No replica's file has its notifier any more: put it back, then send again.",
 	"retries_used_up":  "The notifier's retries.count is used up.",
@@ -109,6 +127,9 @@ func (d Delivery) Decide(a Action) (Step, error) {
 		case d.State == Pending:
 			if s, ok := d.Cancel("canceled_by"); ok {
 				return s, nil
+			}
+			if d.Stop != nil {
+				return refuse("its end is noted already and waits for the answer to the call in flight")
 			}
 			return refuse("what it shows is out already")
 		}
