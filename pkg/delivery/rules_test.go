@@ -105,10 +105,10 @@ func step(t *rapid.T, l *life, w *truth) {
 		before := l.d
 		o := rapid.SampledFrom([]delivery.Outcome{delivery.OutcomeSent, delivery.OutcomeFailed, delivery.OutcomeUnknown}).Draw(t, "late")
 		l.late(i, o)
-		switch {
-		case o == delivery.OutcomeFailed:
+		switch o {
+		case delivery.OutcomeFailed:
 			delete(w.doubts, a.Number)
-		case o == delivery.OutcomeSent:
+		case delivery.OutcomeSent:
 			w.named = true
 			if before.Doubt != nil && l.d.Doubt == nil {
 				w.doubts = map[int]bool{} // settled by it
