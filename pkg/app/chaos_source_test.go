@@ -137,8 +137,15 @@ func (s *chaosSource) once(ctx context.Context, url, key string, body []byte) ([
 	return answer, resp.StatusCode, err
 }
 
-// alert hands one alert in.
+// alert hands one alert in. Now and then the source does not see the answer, and sends the same once more.
 func (s *chaosSource) alert(ctx context.Context, a chaosAlert, status string) {
+	s.handIn(ctx, a, status)
+	if s.draw(20) == 0 {
+		s.handIn(ctx, a, status)
+	}
+}
+
+func (s *chaosSource) handIn(ctx context.Context, a chaosAlert, status string) {
 	a.Status = status
 	answer, err := s.send(ctx, "/v1/alerts", a.Key+" "+status, a.Alert)
 	if err != nil {
@@ -205,7 +212,7 @@ func (s *chaosSource) answering(ctx context.Context, db *pgxpool.Pool, alerts []
 			all.Go(func() { s.answer(ctx, a, incident) })
 		}
 		if !chaosWait(ctx, 200*time.Millisecond) {
-			s.blame("%d incidents were not paged before the end, %v for one", len(left), left)
+			s.blame("%d incidents were not paged before the end", len(left))
 			return
 		}
 	}
