@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"testing"
 	"time"
@@ -14,7 +15,15 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/store/storetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
+func TestMain(m *testing.M) {
+	// A check of the model is some hundred statements, so there are fewer than rapid's hundred; -rapid.checks asks for more.
+	for name, value := range map[string]string{"rapid.checks": "25", "rapid.nofailfile": "true"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(storetest.Main(m))
+}
 
 // Two replicas, the lease that both ask for, and the notifier that the deliveries of most tests go through.
 const (
