@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
@@ -58,7 +57,7 @@ func (w *Worker) claimLoop() {
 			try = 0 // there may be more
 		default:
 			try = 0
-			w.wait(w.idle(f))
+			w.wait(w.idle(f, lanes))
 		}
 	}
 }
@@ -98,22 +97,25 @@ func (w *Worker) wait(d time.Duration) {
 	}
 }
 
-// idle is how long there is surely nothing to do: until the earliest row falls due, at most the poll, with a jitter so
-// that replicas don't poll in step.
-func (w *Worker) idle(f *config.File) time.Duration {
+// idle is how long there is surely nothing to do: until the earliest row of a notifier with free places falls due, at
+// most the poll, with a jitter so that replicas don't poll in step. A place that is freed wakes the loop by itself.
+func (w *Worker) idle(f *config.File, lanes []store.Lane) time.Duration {
 	d := f.Worker.Poll
 	d += time.Duration(rand.Int64N(int64(d)/5 + 1)) //nolint:gosec // jitter
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	if len(lanes) == 0 {
+		return d
+	}
+	ctx, cancel := w.write()
 	defer cancel()
-	names := make([]string, 0, len(f.Notifiers))
-	for name := range f.Notifiers {
-		names = append(names, name)
+	names := make([]string, len(lanes))
+	for i, l := range lanes {
+		names[i] = l.Notifier
 	}
 	due, err := w.o.Store.EarliestDue(ctx, names)
 	if err != nil {
 		return d
 	}
-	// A row that is due and was not taken has no place, or another replica's lock on it: never spin on it.
+	// A row that is due and was not taken is locked by somebody: never spin on it.
 	return min(d, max(due, 10*claimPause))
 }
 

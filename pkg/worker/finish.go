@@ -2,6 +2,7 @@ package worker
 
 import (
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
@@ -29,12 +30,17 @@ func (w *Worker) finishLoop() {
 func (w *Worker) finish(batch []*job) {
 	for try := 0; len(batch) > 0; try++ {
 		rest, err := w.finishOnce(batch)
+		batch = rest // what was recorded has left, also where the rest failed
 		if err == nil {
-			batch, try = rest, -1
+			try = -1
 			continue
 		}
-		if store.Refused(err) && len(batch) > 1 {
+		if store.Refused(err) {
 			// One row that the database refuses must not hold up the others: each for itself.
+			if len(batch) == 1 {
+				w.aside.Go(func() { w.insist(batch[0]) })
+				return
+			}
 			for _, j := range batch {
 				w.finish([]*job{j})
 			}
@@ -42,6 +48,23 @@ func (w *Worker) finish(batch []*job) {
 		}
 		w.o.Log.Warn("recording results failed, trying again", zap.Error(err), zap.Int("results", len(batch)))
 		w.rest(backoff(max(try, 0)))
+	}
+}
+
+// insist goes on trying to record a result that the database refuses, beside the loop. When its lease is over it gives
+// up: whoever takes the row over calls the attempt unknown.
+func (w *Worker) insist(j *job) {
+	for try := 0; ; try++ {
+		w.rest(backoff(try))
+		rest, err := w.finishOnce([]*job{j})
+		switch {
+		case err == nil && len(rest) == 0:
+			return
+		case store.Refused(err) && time.Since(j.asked) > j.lease:
+			w.o.Log.Error("a result is refused by the database, its attempt will be taken over as unknown", append(j.fields(), zap.NamedError("refusal", err))...)
+			w.leave(j)
+			return
+		}
 	}
 }
 
@@ -126,7 +149,15 @@ func (w *Worker) late(j *job) error {
 		return err
 	}
 	if !recorded {
-		return nil // it stood there already: only the answer to an earlier commit was lost
+		// It stood there already: only the answer to an earlier commit was lost, and what follows a result with it.
+		s := j.finished().Step
+		if s.To().Dead() {
+			w.o.Dead()
+		}
+		if j.Kind == delivery.Card {
+			w.unpark([]delivery.Step{s})
+		}
+		return nil
 	}
 	w.o.Metrics.Fenced.Inc()
 	w.o.Metrics.Late.WithLabelValues(string(j.result.Outcome)).Inc()
@@ -168,9 +199,10 @@ func (w *Worker) unpark(cards []delivery.Step) {
 	}
 }
 
-// clean makes text fit for a row: a provider may answer with anything.
+// clean makes a result fit for a row: a provider may answer with anything.
 func clean(r *delivery.Result) {
-	for _, s := range []*string{&r.Reason, &r.Sentence, &r.Code, &r.Error, &r.Answer, &r.Reference.Channel, &r.Reference.TS, &r.Reference.Permalink} {
+	*r = r.Proven()
+	for _, s := range []*string{&r.Reason, &r.Sentence, &r.Code, &r.Error, &r.Answer, &r.Reference.Channel, &r.Reference.TS, &r.Reference.SID, &r.Reference.Permalink} {
 		*s = strings.ReplaceAll(strings.ToValidUTF8(*s, "\uFFFD"), "\x00", "\uFFFD")
 	}
 }

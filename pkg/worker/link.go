@@ -2,7 +2,10 @@ package worker
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
+
+	"go.uber.org/zap"
 
 	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
@@ -47,6 +50,11 @@ func (c *linkCache) put(r delivery.Reference, link string) {
 
 // lookUp puts the card's link into a page, or leaves the page without one: it never costs the page more than its bound.
 func (w *Worker) lookUp(j *job) {
+	defer func() {
+		if p := recover(); p != nil { // a fault of ours: the page leaves all the same
+			w.o.Log.Error("a look-up panicked", zap.String("notifier", j.link.notifier), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+		}
+	}()
 	l := j.link
 	link, ok := l.reference.Permalink, l.reference.Permalink != ""
 	if !ok {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -79,14 +80,22 @@ func (w *Worker) takenOver(batch []*job) {
 }
 
 // ready fills a job for its call, or returns the step that it needs instead.
-func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []plan.Account) *delivery.Step {
+func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []plan.Account) (step *delivery.Step) {
+	defer func() {
+		// A fault of ours must not take the process down: after a restart the same row would do it again.
+		if p := recover(); p != nil {
+			w.o.Log.Error("a delivery could not be prepared", zap.String("delivery", j.ID.String()), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			s := j.Reject("payload:compose", fmt.Sprint("Its message could not be made: ", p))
+			step = &s
+		}
+	}()
 	n, known := f.Notifiers[j.Notifier]
 	if !known {
 		s := j.GiveBack(f.Worker.Poll, "")
 		return &s // the file changed after the claim: another replica may know it
 	}
 	state, hasIncident := around.Incidents[j.IncidentID]
-	facts := delivery.Facts{Now: j.Now, Policy: f.Kinds[j.Kind], Resolved: hasIncident && state == message.Resolved, Answered: hasIncident && state != message.Open}
+	facts := delivery.Facts{Now: j.Now, Policy: f.Kinds[j.Kind], Retries: n.Retries, Resolved: hasIncident && state == message.Resolved, Answered: hasIncident && state != message.Open}
 	cards := around.Cards[j.IncidentID]
 	facts.HasCard, facts.CardOver = len(cards) > 0, true
 	facts.CardGone = j.Kind == delivery.Thread
@@ -108,7 +117,7 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 	}
 	j.notifier, j.env = n, delivery.Env{Policy: facts.Policy, Retries: n.Retries, Resolved: facts.Resolved}
 
-	if j.Doubt != nil {
+	if j.Doubt != nil && j.Reference.IsZero() {
 		for _, l := range around.Lates[j.ID] {
 			if s, ok := j.Delivery.Late(j.env, l.Attempt, delivery.OutcomeSent, l.Reference); ok {
 				return &s

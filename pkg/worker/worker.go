@@ -63,6 +63,7 @@ type Worker struct {
 	calls    context.Context // ends with the grace: cuts calls that are still in flight
 	cutCalls context.CancelFunc
 	jobs     sync.WaitGroup // every claimed row until its lease is given back or recorded
+	aside    sync.WaitGroup // results that the database refuses, each tried beside the finish loop
 	done     chan struct{}
 }
 
@@ -105,6 +106,7 @@ func (w *Worker) Run() {
 	close(w.begins)
 	close(w.ends)
 	loops.Wait()
+	w.aside.Wait()
 }
 
 // Stop claims nothing more, lets calls in flight finish while ctx lasts, cuts them after it, and returns when all that
