@@ -149,6 +149,11 @@ func (c *chaosFence) see(w chaosWrite) {
 		if a := c.facts.attempts[is.Open]; !holder || is.Token != was.Token || a.Token != is.Token || is.Attempts != was.Attempts+1 {
 			c.wrong(w, "an attempt was not begun by its own lease")
 		}
+	case was.Token != "" && is.Token == "" && !holder:
+		// Without an open attempt anyone may settle the row at once; only late evidence gives it back.
+		if is.State == "pending" && !c.late(w) {
+			c.wrong(w, "a lease was given back by one who does not hold it")
+		}
 	case was.Token != "" && is.Token == was.Token && !holder:
 		// Others only note facts.
 		if is.State != was.State || is.Next != was.Next || is.Worker != was.Worker || is.Reference != was.Reference || is.Applied != was.Applied || is.Effect != was.Effect {

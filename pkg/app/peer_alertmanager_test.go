@@ -40,38 +40,37 @@ func alertmanagerBinary(t *testing.T) string {
 		}
 	}
 	t.Logf("building Alertmanager %s into %s", alertmanagerVersion, dir)
-	// Built beside its place and moved there whole: a run that is cut leaves nothing that looks like a program.
-	part, err := os.MkdirTemp("", "tocsin-alertmanager-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(part)
+	here := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), alertmanagerBuild)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "install", alertmanagerModule+"@"+alertmanagerVersion)
-	cmd.Dir = part
-	cmd.Env = append(os.Environ(), "GOBIN="+part, "GOFLAGS=", "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Dir = here
+	cmd.Env = append(os.Environ(), "GOBIN="+here, "GOFLAGS=", "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("this test's client is the real Alertmanager, which is neither installed (apt-get install prometheus-alertmanager) nor could be built by `go install %s@%s`: %v\n%s",
 			alertmanagerModule, alertmanagerVersion, err, out)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Logf("it can't be kept for the next run: %v", err)
-	} else if b, err := os.ReadFile(filepath.Join(part, "alertmanager")); err == nil {
-		fresh := built + ".new"
-		if err = os.WriteFile(fresh, b, 0o755); err == nil { //nolint:gosec // a program
-			err = os.Rename(fresh, built)
-		}
-		if err == nil {
-			return built
-		}
+	fresh := filepath.Join(here, "alertmanager")
+	if err := keep(fresh, built); err != nil {
 		t.Logf("it can't be kept for the next run: %v", err)
 	}
-	path := filepath.Join(t.TempDir(), "alertmanager")
-	if err := os.Rename(filepath.Join(part, "alertmanager"), path); err != nil {
-		t.Fatal(err)
+	return fresh
+}
+
+// keep copies a program to where later runs find it, whole or not at all.
+func keep(program, to string) error {
+	b, err := os.ReadFile(program)
+	if err != nil {
+		return err
 	}
-	return path
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	part := to + ".new"
+	if err := os.WriteFile(part, b, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(part, to)
 }
 
 // alertmanager is a running Alertmanager.

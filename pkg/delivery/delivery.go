@@ -145,6 +145,7 @@ type Result struct {
 	Reason     string        // from the closed list of reasons, e.g. "timeout", "slack:channel_not_found", "destination:not_in_channel"
 	Sentence   string        // what a person should know or do, in one sentence; empty where the reason says it all
 	Code       string        // the provider's own code
+	Unlisted   bool          // no table knows Code: somebody should look what it means
 	HTTPStatus int           // 0: no answer
 	RetryAfter time.Duration // with FaultThrottled
 	Reference  Reference     // with OutcomeSent

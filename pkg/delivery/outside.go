@@ -138,7 +138,7 @@ func (d Delivery) Decide(a Action) (Step, error) {
 		if !d.State.Dead() {
 			return refuse("only a dead delivery can be sent again")
 		}
-		c.Effect, c.Tries, c.Doubt, c.Reference = d.Effect+1, 0, nil, Reference{}
+		c.Effect, c.Tries, c.Doubt, c.Reference, c.Renew = d.Effect+1, 0, nil, Reference{}, true
 		if d.Kind != Thread { // a thread goes on where it was
 			c.Applied = 0
 		}

@@ -36,6 +36,7 @@ type Change struct {
 	Jitter  bool // spread the delay upward by up to a tenth, so that replicas don't knock in step
 	Release bool // the lease ends with this write
 	Closes  bool // the open attempt is no longer open
+	Renew   bool // its lifetime, where it has one, begins anew
 }
 
 // Next says what a write does to next_at.

@@ -108,6 +108,7 @@ func applyParams(steps []delivery.Step) query.ApplyParams {
 		p.Jitters = append(p.Jitters, jitter(c))
 		p.Releases = append(p.Releases, c.Release)
 		p.Closes = append(p.Closes, c.Closes)
+		p.Renews = append(p.Renews, c.Renew)
 	}
 	return p
 }

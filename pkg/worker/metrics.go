@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
@@ -77,7 +75,7 @@ func (w *Worker) recorded(j *job, s delivery.Step) {
 		w.o.Metrics.Attempts.WithLabelValues(j.Notifier, string(j.Kind), string(r.Outcome)).Inc()
 		w.o.Metrics.AttemptSeconds.WithLabelValues(j.Notifier, string(j.Kind)).Observe(r.Duration.Seconds())
 	}
-	if r.Code != "" && r.Fault == delivery.FaultNone && r.Outcome == delivery.OutcomeUnknown && strings.HasPrefix(r.Reason, j.notifier.Type+":") {
+	if r.Unlisted {
 		w.o.Metrics.Unlisted.WithLabelValues(j.notifier.Type).Inc()
 	}
 	log := w.o.Log.Info

@@ -100,6 +100,7 @@ create table delivery (
   card_id      uuid,                           -- thread: whose thread it is; page: whose link it carries
   wait_until   timestamptz,
   expires_at   timestamptz,
+  lifetime     interval,                       -- what expires_at was made from, and is again when it is sent again
   step_id      uuid,                           -- page: the escalation step that made it
   created_at   timestamptz not null,
   called_at    timestamptz,                    -- when its first attempt began

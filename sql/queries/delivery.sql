@@ -92,7 +92,7 @@ with v as materialized (
     unnest(@effects::int[]) as effect, unnest(@desireds::int[]) as desired, unnest(@applieds::int[]) as applied, unnest(@refs::text[]) as ref,
     unnest(@tries::int[]) as tries, unnest(@doubts::text[]) as doubt, unnest(@stop_states::text[]) as stop_state, unnest(@stop_reasons::text[]) as stop_reason,
     unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter,
-    unnest(@releases::boolean[]) as release, unnest(@closes::boolean[]) as closes
+    unnest(@releases::boolean[]) as release, unnest(@closes::boolean[]) as closes, unnest(@renews::boolean[]) as renew
 ), locked as materialized (
   select d.id from delivery d where d.id = any(@ids::uuid[]) order by d.id for update
 ), done as (
@@ -108,6 +108,7 @@ with v as materialized (
     open_attempt = case when v.closes then null else d.open_attempt end,
     settled_at = case v.next when 0 then d.settled_at when 1 then null else clock_timestamp() end,
     announced_at = case when v.next = 0 then d.announced_at end,
+    expires_at = case when v.renew then clock_timestamp() + d.lifetime else d.expires_at end,
     version = d.version + 1
   from v
   where d.id = any(array[v.id]) and (select count(*) from locked) >= 0
@@ -184,12 +185,13 @@ order by expires_at limit @most for update skip locked;
 -- name: AddDelivery :exec
 -- created_at is written out: a default would take the transaction's old now().
 insert into delivery (id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, desired, card_id, step_id,
-  wait_until, expires_at, created_at, settled_at)
+  wait_until, expires_at, lifetime, created_at, settled_at)
 values (@id, sqlc.narg(incident_id), sqlc.narg(content_id), @kind, @priority, @notifier, @target, @state, @reason, @sentence,
   case when @state::text = 'pending' then clock_timestamp() + @delay::interval end,
   @desired, sqlc.narg(card_id), sqlc.narg(step_id),
   case when @waits::boolean then clock_timestamp() + @delay::interval end,
   case when @lifetime::interval > interval '0' then clock_timestamp() + @lifetime::interval end,
+  case when @lifetime::interval > interval '0' then @lifetime::interval end,
   clock_timestamp(),
   case when @state::text <> 'pending' then clock_timestamp() end);
 

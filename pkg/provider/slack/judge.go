@@ -102,14 +102,16 @@ func judge(rec wire.Record, c provider.Call) delivery.Result {
 		return rec.Clean(row{verdict: payload, sentence: "Slack refused the message with a code that tocsin does not know: " + a.code}.
 			unlisted(res, a.code))
 	}
-	return rec.Doubt(a.code, "Slack answered "+a.code+", a code that tocsin does not know")
+	res = rec.Doubt(a.code, "Slack answered "+a.code+", a code that tocsin does not know")
+	res.Unlisted = true
+	return res
 }
 
-// unlisted applies a row to a code that no table has; the reason keeps the provider's name, so that such codes can be
-// counted.
+// unlisted applies a row to a code that no table has; the reason keeps the provider's name, since
+// nobody knows what kind of refusal it is.
 func (r row) unlisted(res delivery.Result, code string) delivery.Result {
 	res = r.apply(res, code, "", "")
-	res.Reason = "slack:" + code
+	res.Reason, res.Unlisted = "slack:"+code, true
 	return res
 }
 

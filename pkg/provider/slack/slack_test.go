@@ -365,3 +365,18 @@ func TestWhisper(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A code that no table knows is marked, so that it is counted; one that is known is not.
+func TestUnlistedCodesAreMarked(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]bool{`{"ok":false,"error":"brand_new_code"}`: true, `{"ok":false,"error":"internal_error"}`: false, `{"ok":false,"error":"not_in_channel"}`: false} {
+		for _, status := range []int{200, 400} {
+			base, _ := serve(t, status, nil, body)
+			p := newProvider(t, config.Notifier{APIURL: base + "/api/"})
+			res := p.Do(t.Context(), provider.Call{Operation: delivery.OpCreate, Address: "C0OPS", Key: "key-1", Message: openCard()})
+			if res.Unlisted != want || res.Outcome == delivery.OutcomeSent {
+				t.Errorf("%d %s: %+v", status, body, res)
+			}
+		}
+	}
+}

@@ -111,7 +111,7 @@ func judge(rec wire.Record, c provider.Call) delivery.Result {
 	res = r.apply(res, place)
 	switch {
 	case !ok:
-		res.Reason = "telegram:" + r.slug // as every code that no table has, so that they can be counted
+		res.Reason, res.Unlisted = "telegram:"+r.slug, true
 	case r.verdict == same:
 		res.Reference = c.Reference
 		return rec.Clean(res)

@@ -15,12 +15,13 @@ import (
 
 const addDelivery = `-- name: AddDelivery :exec
 insert into delivery (id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, desired, card_id, step_id,
-  wait_until, expires_at, created_at, settled_at)
+  wait_until, expires_at, lifetime, created_at, settled_at)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
   case when $8::text = 'pending' then clock_timestamp() + $11::interval end,
   $12, $13, $14,
   case when $15::boolean then clock_timestamp() + $11::interval end,
   case when $16::interval > interval '0' then clock_timestamp() + $16::interval end,
+  case when $16::interval > interval '0' then $16::interval end,
   clock_timestamp(),
   case when $8::text <> 'pending' then clock_timestamp() end)
 `
@@ -74,7 +75,7 @@ with v as materialized (
     unnest($8::int[]) as effect, unnest($9::int[]) as desired, unnest($10::int[]) as applied, unnest($11::text[]) as ref,
     unnest($12::int[]) as tries, unnest($13::text[]) as doubt, unnest($14::text[]) as stop_state, unnest($15::text[]) as stop_reason,
     unnest($16::int[]) as next, unnest($17::float8[]) as delay, unnest($18::float8[]) as jitter,
-    unnest($19::boolean[]) as release, unnest($20::boolean[]) as closes
+    unnest($19::boolean[]) as release, unnest($20::boolean[]) as closes, unnest($21::boolean[]) as renew
 ), locked as materialized (
   select d.id from delivery d where d.id = any($1::uuid[]) order by d.id for update
 ), done as (
@@ -90,6 +91,7 @@ with v as materialized (
     open_attempt = case when v.closes then null else d.open_attempt end,
     settled_at = case v.next when 0 then d.settled_at when 1 then null else clock_timestamp() end,
     announced_at = case when v.next = 0 then d.announced_at end,
+    expires_at = case when v.renew then clock_timestamp() + d.lifetime else d.expires_at end,
     version = d.version + 1
   from v
   where d.id = any(array[v.id]) and (select count(*) from locked) >= 0
@@ -120,6 +122,7 @@ type ApplyParams struct {
 	Jitters     []float64
 	Releases    []bool
 	Closes      []bool
+	Renews      []bool
 }
 
 // Writes decided steps, each only on the row that it was decided on: same token, same version. Returns the rows that
@@ -146,6 +149,7 @@ func (q *Queries) Apply(ctx context.Context, arg ApplyParams) ([]uuid.UUID, erro
 		arg.Jitters,
 		arg.Releases,
 		arg.Closes,
+		arg.Renews,
 	)
 	if err != nil {
 		return nil, err

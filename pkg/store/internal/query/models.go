@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type Account struct {
@@ -117,6 +118,7 @@ type Delivery struct {
 	CardID      *uuid.UUID
 	WaitUntil   *time.Time
 	ExpiresAt   *time.Time
+	Lifetime    pgtype.Interval
 	StepID      *uuid.UUID
 	CreatedAt   time.Time
 	CalledAt    *time.Time

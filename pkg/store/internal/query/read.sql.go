@@ -56,7 +56,7 @@ func (q *Queries) CountWaiting(ctx context.Context, most int32) ([]CountWaitingR
 }
 
 const pageDeadDeliveries = `-- name: PageDeadDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, step_id, created_at, called_at, settled_at, announced_at from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery
 where state in ('rejected', 'unreachable', 'held', 'exhausted', 'expired')
   and id < $1
   and ($2::text = '' or state = $2)
@@ -118,6 +118,7 @@ func (q *Queries) PageDeadDeliveries(ctx context.Context, arg PageDeadDeliveries
 			&i.CardID,
 			&i.WaitUntil,
 			&i.ExpiresAt,
+			&i.Lifetime,
 			&i.StepID,
 			&i.CreatedAt,
 			&i.CalledAt,
@@ -135,7 +136,7 @@ func (q *Queries) PageDeadDeliveries(ctx context.Context, arg PageDeadDeliveries
 }
 
 const pageDeliveries = `-- name: PageDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, step_id, created_at, called_at, settled_at, announced_at from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery
 where id < $1
   and ($2::text = '' or state = $2)
   and ($3::text = '' or notifier = $3)
@@ -196,6 +197,7 @@ func (q *Queries) PageDeliveries(ctx context.Context, arg PageDeliveriesParams) 
 			&i.CardID,
 			&i.WaitUntil,
 			&i.ExpiresAt,
+			&i.Lifetime,
 			&i.StepID,
 			&i.CreatedAt,
 			&i.CalledAt,
@@ -213,7 +215,7 @@ func (q *Queries) PageDeliveries(ctx context.Context, arg PageDeliveriesParams) 
 }
 
 const pageIncidentDeliveries = `-- name: PageIncidentDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, step_id, created_at, called_at, settled_at, announced_at from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery
 where incident_id = $1
   and id < $2
   and ($3::text = '' or state = $3)
@@ -280,6 +282,7 @@ func (q *Queries) PageIncidentDeliveries(ctx context.Context, arg PageIncidentDe
 			&i.CardID,
 			&i.WaitUntil,
 			&i.ExpiresAt,
+			&i.Lifetime,
 			&i.StepID,
 			&i.CreatedAt,
 			&i.CalledAt,
@@ -392,7 +395,7 @@ func (q *Queries) PageLiveIncidents(ctx context.Context, before uuid.UUID, state
 }
 
 const pagePendingDeliveries = `-- name: PagePendingDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, step_id, created_at, called_at, settled_at, announced_at from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery
 where next_at is not null
   and id < $1
   and ($2::text = '' or notifier = $2)
@@ -451,6 +454,7 @@ func (q *Queries) PagePendingDeliveries(ctx context.Context, arg PagePendingDeli
 			&i.CardID,
 			&i.WaitUntil,
 			&i.ExpiresAt,
+			&i.Lifetime,
 			&i.StepID,
 			&i.CreatedAt,
 			&i.CalledAt,
@@ -607,7 +611,7 @@ func (q *Queries) ReadDecisions(ctx context.Context, deliveryID uuid.UUID, most 
 }
 
 const readDelivery = `-- name: ReadDelivery :one
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, step_id, created_at, called_at, settled_at, announced_at from delivery where id = $1
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery where id = $1
 `
 
 func (q *Queries) ReadDelivery(ctx context.Context, id uuid.UUID) (Delivery, error) {
@@ -642,6 +646,7 @@ func (q *Queries) ReadDelivery(ctx context.Context, id uuid.UUID) (Delivery, err
 		&i.CardID,
 		&i.WaitUntil,
 		&i.ExpiresAt,
+		&i.Lifetime,
 		&i.StepID,
 		&i.CreatedAt,
 		&i.CalledAt,
