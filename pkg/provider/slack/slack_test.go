@@ -373,7 +373,7 @@ func TestUnlistedCodesAreMarked(t *testing.T) {
 		for _, status := range []int{200, 400} {
 			base, _ := serve(t, status, nil, body)
 			p := newProvider(t, config.Notifier{APIURL: base + "/api/"})
-			res := p.Do(t.Context(), provider.Call{Operation: delivery.OpCreate, Address: "C0OPS", Key: "key-1", Message: openCard()})
+			res := p.Do(t.Context(), provider.Call{Operation: delivery.OpCreate, Address: "C0OPS", Key: "key-1", Message: message.Message{Title: "t"}})
 			if res.Unlisted != want || res.Outcome == delivery.OutcomeSent {
 				t.Errorf("%d %s: %+v", status, body, res)
 			}
