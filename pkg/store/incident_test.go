@@ -445,8 +445,8 @@ func TestInTxRunsAgainAfterADeadlock(t *testing.T) {
 	x, y := cross(0, a, b), cross(1, b, a)
 	x.wait()
 	y.wait()
-	if runs[0]+runs[1] != 3 {
-		t.Errorf("the transactions ran %d and %d times: one of them once, the other twice", runs[0], runs[1])
+	if runs[0]+runs[1] < 3 { // both may be chosen to give way
+		t.Errorf("the transactions ran %d and %d times, and met in a deadlock", runs[0], runs[1])
 	}
 	// Other errors are no reason to run again.
 	n := 0

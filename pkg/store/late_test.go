@@ -296,6 +296,29 @@ func TestLateAgainstABegin(t *testing.T) {
 	})
 }
 
+// Something is noted while the late answer comes: the answer waits for the note, and settles the row with it.
+func TestLateAgainstANote(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	inc := s.incident("k")
+	b, c := s.overtaken(inc, delivery.Card)
+	var late *call[lateAnswer]
+	s.tx(func(tx *store.Tx) error {
+		if err := noteIn(t.Context(), tx, inc, c.ID, raise(4)); err != nil {
+			return err
+		}
+		late = async(t, func() (lateAnswer, error) { return s.answer(alpha, b, sent) })
+		s.blocked(1)
+		return nil
+	})
+	if got := late.wait(); got != (lateAnswer{recorded: true, settled: true}) {
+		t.Errorf("the late answer: %+v", got)
+	}
+	if r := s.row(c.ID); r.State != delivery.Pending || r.Applied != 1 || r.Desired != 4 || r.Reference == nil || r.Token != nil {
+		t.Errorf("the delivery says %s", pretty(r))
+	}
+}
+
 // Before each create of a row in doubt, its late evidence is read again.
 func TestLateEvidenceIsReadAroundARowInDoubt(t *testing.T) {
 	t.Parallel()

@@ -159,6 +159,22 @@ func TestTakeoverWithoutItsRowIsDoubtAllTheSame(t *testing.T) {
 	s.inState(c.ID, delivery.Held, "doubt")
 }
 
+// An outcome that stands is never overwritten, not even where the delivery still calls the attempt open.
+func TestTakeoverOverwritesNoOutcome(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b := s.started(s.incident("k"), delivery.Card)
+	s.exec("update attempt set outcome = 'sent', evidence = 'answered', closed_by = 'worker', finished_at = clock_timestamp()")
+	s.lapse()
+	c := s.take(beta)
+	if a := s.attempt(b.Delivery.ID); !says(a.Outcome, "sent") || !says(a.ClosedBy, "worker") || a.Reason != "" {
+		t.Errorf("the attempt says %s", pretty(a))
+	}
+	if c.OpenAttempt != [16]byte{} || c.Doubt == nil {
+		t.Errorf("the claim brought %s", pretty(c))
+	}
+}
+
 // Attempt, doubt and lease change in one commit: before it, others see all of the old; after it, all of the new.
 func TestTakeoverIsOneCommit(t *testing.T) {
 	t.Parallel()
