@@ -19,6 +19,7 @@ import (
 type chaosFacts struct {
 	incidents  map[string]chaosIncident // by key
 	deliveries map[string]chaosDelivery // by id
+	parts      map[string][]string      // ids of the deliveries, by incident
 	attempts   map[string]chaosAttempt  // by id
 	history    map[string][]chaosAttempt
 	timeline   map[string][]string // by incident: what its thread tells, in order
@@ -67,7 +68,7 @@ func (a chaosAttempt) String() string {
 
 func readChaosFacts(t *testing.T, ctx context.Context, db *pgxpool.Pool) *chaosFacts {
 	t.Helper()
-	f := &chaosFacts{incidents: map[string]chaosIncident{}, deliveries: map[string]chaosDelivery{}, attempts: map[string]chaosAttempt{},
+	f := &chaosFacts{incidents: map[string]chaosIncident{}, deliveries: map[string]chaosDelivery{}, parts: map[string][]string{}, attempts: map[string]chaosAttempt{},
 		history: map[string][]chaosAttempt{}, timeline: map[string][]string{}}
 	read := func(query string, each func(pgx.Rows) error) {
 		t.Helper()
@@ -105,11 +106,11 @@ func readChaosFacts(t *testing.T, ctx context.Context, db *pgxpool.Pool) *chaosF
 			&d.CardID, &ref, &d.Clean); err != nil {
 			return err
 		}
-		f.deliveries[d.ID] = d
 		if err := json.Unmarshal(ref, &d.Reference); err != nil {
 			return err
 		}
 		f.deliveries[d.ID] = d
+		f.parts[d.Incident] = append(f.parts[d.Incident], d.ID)
 		return nil
 	})
 	read(`select id::text, delivery_id::text, number, effect, revision, effect_key, operation, address, worker, lease_token::text, started_at, finished_at,
@@ -137,8 +138,8 @@ func readChaosFacts(t *testing.T, ctx context.Context, db *pgxpool.Pool) *chaosF
 // of finds an incident's deliveries of a kind, through one notifier.
 func (f *chaosFacts) of(incident, kind, notifier string) []chaosDelivery {
 	var out []chaosDelivery
-	for _, d := range f.deliveries {
-		if d.Incident == incident && d.Kind == kind && d.Notifier == notifier {
+	for _, id := range f.parts[incident] {
+		if d := f.deliveries[id]; d.Kind == kind && d.Notifier == notifier {
 			out = append(out, d)
 		}
 	}

@@ -74,6 +74,12 @@ var incidentIn = regexp.MustCompile(`incident ([0-9a-f-]{36})`)
 func telegramCalls(s *telegramtest.Server, f *chaosFacts, blame func(string, ...any)) []chaosCall {
 	var out []chaosCall
 	made := map[string]string{}
+	threads := map[string]string{} // card -> thread
+	for _, d := range f.deliveries {
+		if d.Kind == "thread" {
+			threads[d.CardID] = d.ID
+		}
+	}
 	for _, r := range s.Ledger() {
 		c := chaosCall{Request: r}
 		switch {
@@ -83,12 +89,7 @@ func telegramCalls(s *telegramtest.Server, f *chaosFacts, blame func(string, ...
 				ID int `json:"message_id"`
 			}
 			_ = json.Unmarshal([]byte(r.Params["reply_parameters"]), &to) // 0 is no message: blamed below
-			card := made[fmt.Sprintf("%s/%d", r.Channel, to.ID)]
-			for _, d := range f.deliveries {
-				if d.Kind == "thread" && d.CardID == card && card != "" {
-					c.delivery = d.ID
-				}
-			}
+			c.delivery = threads[made[fmt.Sprintf("%s/%d", r.Channel, to.ID)]]
 		case r.Method == "sendMessage":
 			c.operation = "create"
 			kind, notifier := "page", "telegram-dm"

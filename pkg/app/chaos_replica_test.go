@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,7 +28,8 @@ const (
 func chaosBinary(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tocsin")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", path, "github.com/tocsin-oncall/tocsin/cmd/tocsin")
+	args := slices.Concat([]string{"build", "-buildvcs=false"}, chaosFlags, []string{"-o", path, "github.com/tocsin-oncall/tocsin/cmd/tocsin"})
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build tocsin: %v\n%s", err, out)
 	}

@@ -28,8 +28,9 @@ func checkShown(f *chaosFacts, alerts []chaosAlert, slack *slacktest.Server, tel
 	}
 	for _, a := range alerts {
 		i := f.incidents[a.Key]
-		for _, d := range f.deliveries {
-			if d.Incident != i.ID || d.State != "sent" || d.Kind == "thread" {
+		for _, id := range f.parts[i.ID] {
+			d := f.deliveries[id]
+			if d.State != "sent" || d.Kind == "thread" {
 				continue
 			}
 			var told []string

@@ -32,8 +32,9 @@ const (
 )
 
 // TestChaos runs two real replicas on one database and two simulated chats, sends alerts, and kills, freezes and
-// restarts the replicas at random while the chats fail in all their ways. Once that stops, everything that was accepted
-// has arrived, and the ledgers of the chats, the history of attempts and the log of every write agree.
+// restarts the replicas at random while the chats fail in all their ways and connections to the database break. Once
+// that stops, everything that was accepted has arrived, and the ledgers of the chats, the history of attempts and the
+// log of every write agree.
 //
 // TOCSIN_CHAOS=10m makes it longer, TOCSIN_CHAOS_SEED=N repeats what was drawn.
 func TestChaos(t *testing.T) {
@@ -41,9 +42,10 @@ func TestChaos(t *testing.T) {
 	length, seed := chaosSettings(t)
 	amount := max(chaosAmount, int(chaosAmount*length/chaosLength))
 	t.Logf("seed %d (TOCSIN_CHAOS_SEED), %s of chaos, %d alerts", seed, length, amount)
+	binary := chaosBinary(t)
 	ctx, cancel := context.WithTimeout(t.Context(), length+chaosQuiet+chaosStartLimit)
 	defer cancel()
-	w := newChaosWorld(t, ctx, seed)
+	w := newChaosWorld(t, ctx, binary, seed)
 	alerts := chaosAlerts(amount)
 
 	phase, endPhase := context.WithTimeout(ctx, length)
@@ -52,6 +54,7 @@ func TestChaos(t *testing.T) {
 	people.Go(func() { w.source.firing(ctx, alerts, length*9/10) })
 	people.Go(func() { w.source.answering(ctx, w.db, alerts) })
 	forces.Go(func() { w.weather(phase) })
+	forces.Go(func() { w.cuts(phase) })
 	for i, r := range w.replicas {
 		first := [][]string{{"kill", "freeze"}, {"freeze", "restart"}}[i]
 		forces.Go(func() { r.torment(phase, w.rng(10+uint64(i)), chaosLease, first) })
@@ -100,12 +103,13 @@ type chaosWorld struct {
 	telegram *telegramtest.Server
 	replicas []*chaosReplica
 	source   *chaosSource
-	outages  int
+	outages  int // of a chat
+	cut      int // connections to the database
 }
 
 func (w *chaosWorld) rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
 
-func newChaosWorld(t *testing.T, ctx context.Context, seed uint64) *chaosWorld {
+func newChaosWorld(t *testing.T, ctx context.Context, binary string, seed uint64) *chaosWorld {
 	t.Helper()
 	w := &chaosWorld{t: t, seed: seed}
 	url := storetest.NewPlain(t)
@@ -127,7 +131,6 @@ func newChaosWorld(t *testing.T, ctx context.Context, seed uint64) *chaosWorld {
 		w.telegram.Options().Token, w.telegram.APIURL(), chaosLease), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	binary := chaosBinary(t)
 	for slot := range 2 {
 		r := &chaosReplica{slot: slot, binary: binary, file: file, database: url, blame: t.Errorf, writers: map[string]string{}, events: map[string]int{}}
 		t.Cleanup(r.kill)
@@ -196,6 +199,21 @@ func (w *chaosWorld) weather(ctx context.Context) {
 	}
 }
 
+// cuts ends some of the replicas' connections to the database, now and then, until ctx ends: in the middle of anything, a
+// COMMIT included, whose answer is lost then.
+func (w *chaosWorld) cuts(ctx context.Context) {
+	rng := w.rng(3)
+	for chaosWait(ctx, between(rng, 500*time.Millisecond, 4*time.Second)) {
+		tag, err := w.db.Exec(context.WithoutCancel(ctx), `select pg_terminate_backend(pid) from pg_stat_activity
+			where datname = current_database() and application_name = 'tocsin' order by state = 'idle', random() limit $1`, 1+rng.IntN(4))
+		if err != nil {
+			w.t.Errorf("cut connections: %v", err)
+			return
+		}
+		w.cut += int(tag.RowsAffected())
+	}
+}
+
 // settle waits until no delivery needs a worker.
 func (w *chaosWorld) settle(ctx context.Context) {
 	w.t.Helper()
@@ -259,7 +277,7 @@ func (w *chaosWorld) check(ctx context.Context, alerts []chaosAlert) {
 			late[cmp.Or(a.LateSaid, "none")]++
 		}
 	}
-	t.Logf("%d processes, events %v, %d outages of a chat; %d requests of the source sent again", len(workers), events, w.outages, w.source.again)
+	t.Logf("%d processes, events %v, %d outages of a chat, %d connections cut; %d requests of the source sent again", len(workers), events, w.outages, w.cut, w.source.again)
 	t.Logf("%d deliveries, %d attempts %v, %d taken over (late evidence %v), %d requests in the ledgers, %d effects happened again, %d writes followed",
 		len(f.deliveries), len(f.attempts), outcomes, takeovers, late, len(calls), duplicates, writes)
 	for _, e := range []string{"kill", "freeze", "restart"} {
