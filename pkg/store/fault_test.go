@@ -39,6 +39,7 @@ func (f *faulty) lost(what []byte, how fault, write func() error) (before, after
 	if f.proxy.met() != 1 {
 		f.t.Fatal("the fault did not strike")
 	}
+	f.quiet()
 	after = get[string](f.site, all)
 	if how == lostRequest && after != before {
 		f.t.Errorf("a request that was lost changed\n%s\nto\n%s", before, after)

@@ -419,6 +419,67 @@ func TestLocksAreTakenInOneOrder(t *testing.T) {
 	}
 }
 
+// A batch locks its rows by id before it writes any: while it waits for the first, the others are still free.
+func TestBatchesLockByIDBeforeTheyWrite(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(s *site, claimed []store.Claimed) func() (int, error){
+		"begin": func(s *site, claimed []store.Claimed) func() (int, error) {
+			var batch []store.Begun
+			for _, c := range claimed {
+				batch = append(batch, intent(c))
+			}
+			return func() (int, error) { got, err := s.Begin(s.ctx(), alpha, batch); return len(got), err }
+		},
+		"settle": func(s *site, claimed []store.Claimed) func() (int, error) {
+			var batch []delivery.Step
+			for _, c := range claimed {
+				batch = append(batch, c.GiveBack(0, ""))
+			}
+			return func() (int, error) { got, err := s.Settle(s.ctx(), batch); return len(got), err }
+		},
+		"finish": func(s *site, claimed []store.Claimed) func() (int, error) {
+			var batch []store.Finished
+			for _, c := range claimed {
+				batch = append(batch, ended(s.begin(alpha, c), sent))
+			}
+			return func() (int, error) { got, err := s.Finish(s.ctx(), alpha, batch); return len(got), err }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			inc := s.incident("k")
+			for range 3 {
+				s.add(inc, delivery.Event)
+			}
+			claimed := s.claim(alpha)
+			slices.SortFunc(claimed, func(a, b store.Claimed) int { return bytes.Compare(b.ID[:], a.ID[:]) }) // against the order
+			tx, err := connect(t, s.url).Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock := func(i int) {
+				t.Helper()
+				if _, err := tx.Exec(t.Context(), "select 1 from delivery where id = $1 for update nowait", claimed[i].ID); err != nil {
+					t.Fatalf("row %d of the batch: %v", i, err)
+				}
+			}
+			f := write(s, claimed)
+			lock(2) // the smallest id
+			batch := async(t, f)
+			s.blocked(1)
+			lock(1)
+			lock(0)
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := batch.wait(); n != 3 {
+				t.Errorf("%d of 3 rows were written", n)
+			}
+		})
+	}
+}
+
 // After a deadlock the transaction is run again, from its start.
 func TestInTxRunsAgainAfterADeadlock(t *testing.T) {
 	t.Parallel()

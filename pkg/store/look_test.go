@@ -140,16 +140,29 @@ func near(a, b time.Time) bool { return a.Sub(b).Abs() < 20*time.Second }
 // blocked returns once n sessions of the database wait for a lock: the interleaving that a test wants has come about.
 func (s *site) blocked(n int) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(s.ctx(), 20*time.Second, errors.New("no session came to wait for a lock"))
+	s.until(n, "wait_event_type = 'Lock'")
+}
+
+// quiet returns once no session of the database but the test's own is in a transaction: the server has noticed that a
+// connection is gone.
+func (s *site) quiet() {
+	s.t.Helper()
+	s.until(0, "xact_start is not null and pid <> pg_backend_pid()")
+}
+
+// until waits for n sessions, no fewer and no more, of which a condition is true.
+func (s *site) until(n int, condition string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(s.ctx(), 20*time.Second, errors.New("it took too long"))
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		var got int
-		if err := s.db.QueryRow(ctx, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'").Scan(&got); err != nil {
-			s.t.Fatalf("waiting for %d blocked sessions: %v, %v", n, err, context.Cause(ctx))
+		if err := s.db.QueryRow(ctx, "select count(*) from pg_stat_activity where datname = current_database() and backend_type = 'client backend' and "+condition).Scan(&got); err != nil {
+			s.t.Fatalf("waiting for %d sessions with %s: %v, %v", n, condition, err, context.Cause(ctx))
 		}
-		if got >= n {
+		if got == n {
 			return
 		}
 		<-tick.C
@@ -245,16 +258,6 @@ func (c *call[T]) wait() T {
 		c.t.Fatal(c.err)
 	}
 	return c.v
-}
-
-// over says that the call has returned.
-func (c *call[T]) over() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // pretty shows a value in a failure.
