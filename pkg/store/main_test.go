@@ -48,14 +48,19 @@ func siteAt(t testing.TB, url string) *site {
 	return &site{Store: open(t, url), t: t, url: url, db: connect(t, url)}
 }
 
+// open opens a store. On a machine that many tests share, a connection may once take longer than production allows it.
 func open(t testing.TB, url string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, store.Options{MaxConnections: 8})
-	if err != nil {
-		t.Fatal(err)
+	for try := 1; ; try++ {
+		s, err := store.Open(t.Context(), url, store.Options{MaxConnections: 8})
+		if err == nil {
+			t.Cleanup(s.Close)
+			return s
+		}
+		if try == 3 {
+			t.Fatal(err)
+		}
 	}
-	t.Cleanup(s.Close)
-	return s
 }
 
 // connect opens a plain connection. Its lock_timeout turns a deadlock of the test into a failure.
