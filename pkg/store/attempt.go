@@ -23,7 +23,7 @@ type Begun struct {
 // lease is gone, or something was noted on it, and nothing may be called for it. It may be repeated after a lost answer.
 func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uuid.UUID]Begun, error) {
 	p := query.BeginParams{Worker: worker}
-	for _, b := range batch {
+	for _, b := range byID(batch, func(b Begun) uuid.UUID { return b.Delivery.ID }) {
 		p.Ids = append(p.Ids, b.Delivery.ID)
 		p.Tokens = append(p.Tokens, b.Delivery.Token)
 		p.Versions = append(p.Versions, int(b.Delivery.Version))
@@ -64,6 +64,7 @@ type Finished struct {
 
 // Finish writes results, each row fenced by its own token and version. What does not come back has moved: see Moved.
 func (s *Store) Finish(ctx context.Context, worker string, batch []Finished) (map[uuid.UUID]bool, error) {
+	batch = byID(batch, func(f Finished) uuid.UUID { return stepID(f.Step) })
 	steps := make([]delivery.Step, len(batch))
 	for i, f := range batch {
 		steps[i] = f.Step

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,10 +81,20 @@ func doubtText(d *delivery.Doubt) string {
 	return string(b)
 }
 
-// applyParams lays steps out in columns, as one statement takes them.
+// byID sorts a batch by its deliveries: the statement locks rows in the order of its values, and everybody locks by id.
+func byID[T any](batch []T, id func(T) uuid.UUID) []T {
+	return slices.SortedFunc(slices.Values(batch), func(a, b T) int {
+		x, y := id(a), id(b)
+		return bytes.Compare(x[:], y[:])
+	})
+}
+
+func stepID(s delivery.Step) uuid.UUID { return s.From().ID }
+
+// applyParams lays steps out in columns, as one statement takes them, sorted by id.
 func applyParams(steps []delivery.Step) query.ApplyParams {
 	var p query.ApplyParams
-	for _, s := range steps {
+	for _, s := range byID(steps, stepID) {
 		c := s.Change()
 		p.Ids = append(p.Ids, c.ID)
 		p.Tokens = append(p.Tokens, c.ExpectToken)

@@ -72,7 +72,7 @@ func benchWorker(b *testing.B, settled int, open bool) {
 	}
 	for i := range 8 {
 		name := fmt.Sprint("n", i)
-		f.Notifiers[name] = config.Notifier{Name: name, Type: "webhook", URL: "http://x", Timeout: 10 * time.Second, Concurrency: 100, Retries: delivery.DefaultRetries}
+		f.Notifiers[name] = config.Notifier{Name: name, Type: "webhook", URL: "http://x", Timeout: 10 * time.Second, Concurrency: 250, Retries: delivery.DefaultRetries}
 	}
 	if open {
 		other, err := pgx.Connect(ctx, url)

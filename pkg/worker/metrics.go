@@ -78,18 +78,20 @@ func (w *Worker) recorded(j *job, s delivery.Step) {
 	if r.Unlisted {
 		w.o.Metrics.Unlisted.WithLabelValues(j.notifier.Type).Inc()
 	}
-	log := w.o.Log.Info
+	if c.State == delivery.Pending && r.Outcome != delivery.OutcomeSent {
+		w.o.Metrics.Retries.Inc()
+	}
+	level := zap.InfoLevel
 	if r.Outcome != delivery.OutcomeSent || s.To().Dead() {
-		log = w.o.Log.Warn
+		level = zap.WarnLevel
 	}
-	fields := append(j.fields(), zap.String("state", string(c.State)), zap.String("state_reason", c.Reason))
-	if c.State == delivery.Pending {
-		fields = append(fields, zap.Duration("next_in", c.Delay))
-		if r.Outcome != delivery.OutcomeSent {
-			w.o.Metrics.Retries.Inc()
+	if line := w.o.Log.Check(level, "attempt"); line != nil {
+		fields := append(j.fields(), zap.String("state", string(c.State)), zap.String("state_reason", c.Reason))
+		if c.State == delivery.Pending {
+			fields = append(fields, zap.Duration("next_in", c.Delay))
 		}
+		line.Write(fields...)
 	}
-	log("attempt", fields...)
 	w.settled(s)
 }
 

@@ -74,7 +74,8 @@ create table content (
 create table delivery (
   id           uuid primary key,
   incident_id  uuid references incident on delete cascade,
-  content_id   uuid references content,
+  content_id   uuid,                           -- whose content it shows; written before it in the same transaction, and no
+                                               -- foreign key: its triggers would cost every write of this row
   kind         text not null check (kind in ('page', 'call', 'sms', 'card', 'thread', 'notice', 'event', 'bulk')),
   priority     smallint not null,
   notifier     text not null,
@@ -185,7 +186,7 @@ begin
     if to_regclass(part) is null then
       begin
         -- A row is written twice, at begin and at finish: room on its page keeps the second write off the indexes.
-        execute format('create table %I partition of attempt for values from (%L) to (%L) with (fillfactor = 60)', part, uuid_at(lower), uuid_at(upper));
+        execute format('create table %I partition of attempt for values from (%L) to (%L) with (fillfactor = 45)', part, uuid_at(lower), uuid_at(upper));
       exception when check_violation then
         raise notice 'attempts of % stay in the default partition', part;
       end;

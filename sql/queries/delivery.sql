@@ -48,10 +48,11 @@ cross join lateral (
   order by d.next_at limit 1
 ) x;
 
--- In the statements that write a batch, `locked` takes the row locks in the order of all locks before anything is
--- written: counting it is what makes it run first. The values are joined from their own side, one index look-up a row:
--- `= any(array[v.id])` is what `= v.id` means and leaves the planner no other way. By `= v.id` it may as well walk the
--- whole index for its order, which costs the same as long as statistics call the table empty, and ruins the burst after.
+-- The statements that write a batch lock its rows first, in the order of its values: the caller sorts them by id, which is
+-- the order of all locks. What the clock says and whether the lease holds is asked after that wait, and the locked row is
+-- written where it lies, by ctid. The values are joined from their own side, one index look-up a row: `= any(array[v.id])`
+-- is what `= v.id` means and leaves the planner no other way. By `= v.id` it may as well walk the whole index for its order,
+-- which costs the same as long as statistics call the table empty, and ruins the burst after.
 
 -- name: Begin :many
 -- Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
@@ -63,15 +64,15 @@ with v as materialized (
     unnest(@attempt_ids::uuid[]) as attempt_id, unnest(@effect_keys::text[]) as effect_key, unnest(@revisions::int[]) as revision,
     unnest(@operations::text[]) as operation, unnest(@addresses::text[]) as address
 ), locked as materialized (
-  select d.id from delivery d where d.id = any(@ids::uuid[]) order by d.id for update
+  select d.ctid as tid, v.* from v join delivery d on d.id = any(array[v.id]) for update of d
 ), begun as (
   update delivery d set
     attempts = d.attempts + (d.open_attempt is null)::int,
     version = d.version + (d.open_attempt is null)::int,
     open_attempt = v.attempt_id,
     called_at = coalesce(d.called_at, clock_timestamp())
-  from v
-  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.lease_until > clock_timestamp()
+  from locked v
+  where d.ctid = v.tid and d.lease_token = v.token and d.lease_until > clock_timestamp()
     and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
   returning d.id, d.attempts, (v.version + 1)::bigint as version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
 ), recorded as (
@@ -94,7 +95,7 @@ with v as materialized (
     unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter,
     unnest(@releases::boolean[]) as release, unnest(@closes::boolean[]) as closes, unnest(@renews::boolean[]) as renew
 ), locked as materialized (
-  select d.id from delivery d where d.id = any(@ids::uuid[]) order by d.id for update
+  select d.ctid as tid, v.* from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
   update delivery d set
     state = v.state,
@@ -110,8 +111,8 @@ with v as materialized (
     announced_at = case when v.next = 0 then d.announced_at end,
     expires_at = case when v.renew then clock_timestamp() + d.lifetime else d.expires_at end,
     version = d.version + 1
-  from v
-  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0
+  from locked v
+  where d.ctid = v.tid
     and d.lease_token is not distinct from nullif(v.token, '00000000-0000-0000-0000-000000000000'::uuid) and d.version = v.version
   returning d.id
 )
@@ -131,7 +132,7 @@ with v as materialized (
     unnest(@connects::float8[]) as connect, unnest(@tlss::float8[]) as tls, unnest(@first_bytes::float8[]) as first_byte,
     unnest(@durations::float8[]) as duration, unnest(@answers::text[]) as answer, unnest(@attempt_refs::text[]) as attempt_ref
 ), locked as materialized (
-  select d.id from delivery d where d.id = any(@ids::uuid[]) order by d.id for update
+  select d.ctid as tid, v.* from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
   update delivery d set
     state = v.state, reason = v.reason, sentence = v.sentence,
@@ -142,8 +143,8 @@ with v as materialized (
     announced_at = null,
     lease_token = null, lease_until = null, open_attempt = null,
     version = d.version + 1
-  from v
-  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.version = v.version
+  from locked v
+  where d.ctid = v.tid and d.lease_token = v.token and d.version = v.version
   returning d.id, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls,
     v.first_byte, v.duration, v.answer, v.attempt_ref
 ), closed as (

@@ -77,7 +77,7 @@ with v as materialized (
     unnest($16::int[]) as next, unnest($17::float8[]) as delay, unnest($18::float8[]) as jitter,
     unnest($19::boolean[]) as release, unnest($20::boolean[]) as closes, unnest($21::boolean[]) as renew
 ), locked as materialized (
-  select d.id from delivery d where d.id = any($1::uuid[]) order by d.id for update
+  select d.ctid as tid, v.id, v.token, v.version, v.notes, v.state, v.reason, v.sentence, v.effect, v.desired, v.applied, v.ref, v.tries, v.doubt, v.stop_state, v.stop_reason, v.next, v.delay, v.jitter, v.release, v.closes, v.renew from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
   update delivery d set
     state = v.state,
@@ -93,8 +93,8 @@ with v as materialized (
     announced_at = case when v.next = 0 then d.announced_at end,
     expires_at = case when v.renew then clock_timestamp() + d.lifetime else d.expires_at end,
     version = d.version + 1
-  from v
-  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0
+  from locked v
+  where d.ctid = v.tid
     and d.lease_token is not distinct from nullif(v.token, '00000000-0000-0000-0000-000000000000'::uuid) and d.version = v.version
   returning d.id
 )
@@ -176,15 +176,15 @@ with v as materialized (
     unnest($4::uuid[]) as attempt_id, unnest($5::text[]) as effect_key, unnest($6::int[]) as revision,
     unnest($7::text[]) as operation, unnest($8::text[]) as address
 ), locked as materialized (
-  select d.id from delivery d where d.id = any($1::uuid[]) order by d.id for update
+  select d.ctid as tid, v.id, v.token, v.version, v.attempt_id, v.effect_key, v.revision, v.operation, v.address from v join delivery d on d.id = any(array[v.id]) for update of d
 ), begun as (
   update delivery d set
     attempts = d.attempts + (d.open_attempt is null)::int,
     version = d.version + (d.open_attempt is null)::int,
     open_attempt = v.attempt_id,
     called_at = coalesce(d.called_at, clock_timestamp())
-  from v
-  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.lease_until > clock_timestamp()
+  from locked v
+  where d.ctid = v.tid and d.lease_token = v.token and d.lease_until > clock_timestamp()
     and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
   returning d.id, d.attempts, (v.version + 1)::bigint as version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
 ), recorded as (
@@ -216,10 +216,11 @@ type BeginRow struct {
 	StartedAt time.Time
 }
 
-// In the statements that write a batch, `locked` takes the row locks in the order of all locks before anything is
-// written: counting it is what makes it run first. The values are joined from their own side, one index look-up a row:
-// `= any(array[v.id])` is what `= v.id` means and leaves the planner no other way. By `= v.id` it may as well walk the
-// whole index for its order, which costs the same as long as statistics call the table empty, and ruins the burst after.
+// The statements that write a batch lock its rows first, in the order of its values: the caller sorts them by id, which is
+// the order of all locks. What the clock says and whether the lease holds is asked after that wait, and the locked row is
+// written where it lies, by ctid. The values are joined from their own side, one index look-up a row: `= any(array[v.id])`
+// is what `= v.id` means and leaves the planner no other way. By `= v.id` it may as well walk the whole index for its order,
+// which costs the same as long as statistics call the table empty, and ruins the burst after.
 // Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
 // version moved, or whose attempt another call of this statement opened already, is left as it is; the last case
 // answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
@@ -566,7 +567,7 @@ with v as materialized (
     unnest($29::float8[]) as connect, unnest($30::float8[]) as tls, unnest($31::float8[]) as first_byte,
     unnest($32::float8[]) as duration, unnest($33::text[]) as answer, unnest($34::text[]) as attempt_ref
 ), locked as materialized (
-  select d.id from delivery d where d.id = any($1::uuid[]) order by d.id for update
+  select d.ctid as tid, v.id, v.token, v.version, v.state, v.reason, v.sentence, v.effect, v.desired, v.applied, v.ref, v.tries, v.doubt, v.stop_state, v.stop_reason, v.next, v.delay, v.jitter, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls, v.first_byte, v.duration, v.answer, v.attempt_ref from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
   update delivery d set
     state = v.state, reason = v.reason, sentence = v.sentence,
@@ -577,8 +578,8 @@ with v as materialized (
     announced_at = null,
     lease_token = null, lease_until = null, open_attempt = null,
     version = d.version + 1
-  from v
-  where d.id = any(array[v.id]) and (select count(*) from locked) >= 0 and d.lease_token = v.token and d.version = v.version
+  from locked v
+  where d.ctid = v.tid and d.lease_token = v.token and d.version = v.version
   returning d.id, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls,
     v.first_byte, v.duration, v.answer, v.attempt_ref
 ), closed as (

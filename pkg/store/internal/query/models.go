@@ -124,6 +124,7 @@ type Delivery struct {
 	CalledAt    *time.Time
 	SettledAt   *time.Time
 	AnnouncedAt *time.Time
+	Ctid        pgtype.TID
 }
 
 type Escalation struct {

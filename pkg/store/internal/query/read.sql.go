@@ -56,7 +56,7 @@ func (q *Queries) CountWaiting(ctx context.Context, most int32) ([]CountWaitingR
 }
 
 const pageDeadDeliveries = `-- name: PageDeadDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery
 where state in ('rejected', 'unreachable', 'held', 'exhausted', 'expired')
   and id < $1
   and ($2::text = '' or state = $2)
@@ -124,6 +124,7 @@ func (q *Queries) PageDeadDeliveries(ctx context.Context, arg PageDeadDeliveries
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Ctid,
 		); err != nil {
 			return nil, err
 		}
@@ -136,7 +137,7 @@ func (q *Queries) PageDeadDeliveries(ctx context.Context, arg PageDeadDeliveries
 }
 
 const pageDeliveries = `-- name: PageDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery
 where id < $1
   and ($2::text = '' or state = $2)
   and ($3::text = '' or notifier = $3)
@@ -203,6 +204,7 @@ func (q *Queries) PageDeliveries(ctx context.Context, arg PageDeliveriesParams) 
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Ctid,
 		); err != nil {
 			return nil, err
 		}
@@ -215,7 +217,7 @@ func (q *Queries) PageDeliveries(ctx context.Context, arg PageDeliveriesParams) 
 }
 
 const pageIncidentDeliveries = `-- name: PageIncidentDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery
 where incident_id = $1
   and id < $2
   and ($3::text = '' or state = $3)
@@ -288,6 +290,7 @@ func (q *Queries) PageIncidentDeliveries(ctx context.Context, arg PageIncidentDe
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Ctid,
 		); err != nil {
 			return nil, err
 		}
@@ -395,7 +398,7 @@ func (q *Queries) PageLiveIncidents(ctx context.Context, before uuid.UUID, state
 }
 
 const pagePendingDeliveries = `-- name: PagePendingDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery
 where next_at is not null
   and id < $1
   and ($2::text = '' or notifier = $2)
@@ -460,6 +463,7 @@ func (q *Queries) PagePendingDeliveries(ctx context.Context, arg PagePendingDeli
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Ctid,
 		); err != nil {
 			return nil, err
 		}
@@ -611,7 +615,7 @@ func (q *Queries) ReadDecisions(ctx context.Context, deliveryID uuid.UUID, most 
 }
 
 const readDelivery = `-- name: ReadDelivery :one
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at from delivery where id = $1
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery where id = $1
 `
 
 func (q *Queries) ReadDelivery(ctx context.Context, id uuid.UUID) (Delivery, error) {
@@ -652,6 +656,7 @@ func (q *Queries) ReadDelivery(ctx context.Context, id uuid.UUID) (Delivery, err
 		&i.CalledAt,
 		&i.SettledAt,
 		&i.AnnouncedAt,
+		&i.Ctid,
 	)
 	return i, err
 }
