@@ -24,7 +24,7 @@ func TestDatabaseRefusesTheResultForAWhile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, direct("dm"))
 	d := s.desk("dm").says(func(_ context.Context, n int, c provider.Call) delivery.Result {
-		s.exec("alter table attempt rename to attempt_away")
+		s.alter("alter table attempt rename to attempt_away")
 		return took(n, c)
 	})
 	id := s.add(s.incident("a"), aPage("dm", "ana", 0))[0]
@@ -33,7 +33,7 @@ func TestDatabaseRefusesTheResultForAWhile(t *testing.T) {
 	if r := s.row(id); !r.Open || r.State != "pending" {
 		t.Errorf("%+v", r)
 	}
-	s.exec("alter table attempt_away rename to attempt")
+	s.alter("alter table attempt_away rename to attempt")
 	s.waitFor(id, delivery.Sent)
 	if got := s.outcomes(id); got != "[create sent by worker]" || len(d.all()) != 1 {
 		t.Errorf("%s, %d calls", got, len(d.all()))
@@ -45,7 +45,7 @@ func TestKnownAnswerOutlivesTheShutdown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, direct("dm"))
 	d := s.desk("dm").says(func(_ context.Context, n int, c provider.Call) delivery.Result {
-		s.exec("alter table attempt rename to attempt_away")
+		s.alter("alter table attempt rename to attempt_away")
 		return took(n, c)
 	})
 	id := s.add(s.incident("a"), aPage("dm", "ana", 0))[0]
@@ -57,7 +57,7 @@ func TestKnownAnswerOutlivesTheShutdown(t *testing.T) {
 		close(stopped)
 	}()
 	s.until("two more refusals", func() bool { return w.logs.FilterMessageSnippet("recording results failed").Len() >= 3 })
-	s.exec("alter table attempt_away rename to attempt")
+	s.alter("alter table attempt_away rename to attempt")
 	s.comes("the end of the worker", stopped)
 	if r := s.row(id); r.State != "sent" || len(d.all()) != 1 {
 		t.Errorf("%+v, %d calls", r, len(d.all()))
@@ -188,7 +188,7 @@ func TestRefusedResultHoldsUpNoOther(t *testing.T) {
 	if r := s.row(ids[0]); !r.Open {
 		t.Errorf("%+v", r)
 	}
-	s.exec("drop trigger refuse on attempt")
+	s.alter("drop trigger refuse on attempt")
 	s.waitFor(ids[0], delivery.Sent)
 	if calls := s.desk("audit").all(); len(calls) != 8 {
 		t.Errorf("%d calls", len(calls))
@@ -200,7 +200,7 @@ func TestRefusedResultHoldsUpNoOther(t *testing.T) {
 func refuse(s *site, id uuid.UUID) {
 	s.exec(fmt.Sprintf(`create function refuse() returns trigger language plpgsql as $$ begin
 		if new.delivery_id = '%s' and new.closed_by = 'worker' then raise exception 'never' using errcode = '23514'; end if; return new; end $$`, id))
-	s.exec("create trigger refuse before update on attempt for each row execute function refuse()")
+	s.alter("create trigger refuse before update on attempt for each row execute function refuse()")
 }
 
 // A result that is refused until its lease is over is given up loudly, and taken over as unknown: the place is free again.
@@ -215,7 +215,7 @@ func TestRefusedResultIsGivenUpWithItsLease(t *testing.T) {
 	refuse(s, id)
 	w := s.start("first")
 	s.until("the takeover", func() bool { return counted(t, w.metrics.Takeovers) > 0 })
-	s.exec("drop trigger refuse on attempt")
+	s.alter("drop trigger refuse on attempt")
 	s.settled()
 	a := s.attempts(id)
 	if a[0].Outcome != "unknown" || a[0].ClosedBy != "takeover" || a[len(a)-1].Outcome != "sent" {

@@ -25,7 +25,6 @@ type desk struct {
 	most   int // most calls under way at a time
 	change chan struct{}
 	answer func(ctx context.Context, n int, c provider.Call) delivery.Result // nil: takes everything
-	link   func(ctx context.Context, r delivery.Reference) string
 }
 
 func newDesk(t testing.TB) *desk { return &desk{t: t, change: make(chan struct{})} }

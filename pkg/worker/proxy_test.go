@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"sync"
 	"testing"
+	"time"
 )
 
 // line stands between one worker and its database. It reads along and knows which of the store's statements is being
@@ -28,6 +29,7 @@ type line struct {
 	count  int
 	dead   bool
 	ice    chan struct{} // not nil: frozen until it is closed
+	busy   int           // connections with a request under way
 	conns  map[net.Conn]bool
 	serves sync.WaitGroup
 }
@@ -101,11 +103,25 @@ func (l *line) cut() {
 	}
 }
 
-// freeze lets nothing that the worker asks reach the database until thaw, as if its process were stopped.
+// freeze lets nothing that the worker asks reach the database until thaw, as if its process were stopped. What it has
+// asked already runs to its end first: a transaction left open would hold its locks.
 func (l *line) freeze() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.ice = make(chan struct{})
+	l.mu.Unlock()
+	end := time.Now().Add(patience)
+	for tick := time.NewTicker(time.Millisecond); ; <-tick.C {
+		l.mu.Lock()
+		busy := l.busy
+		l.mu.Unlock()
+		if busy == 0 {
+			tick.Stop()
+			return
+		}
+		if time.Now().After(end) {
+			l.t.Fatal("the worker's statements do not end")
+		}
+	}
 }
 
 func (l *line) thaw() {
@@ -117,15 +133,36 @@ func (l *line) thaw() {
 	}
 }
 
-// pass waits while the line is frozen.
-func (l *line) pass() {
-	l.mu.Lock()
-	ice := l.ice
-	l.mu.Unlock()
-	if ice != nil {
+// enter begins a request on a connection that has none, and waits for that while the line is frozen.
+func (l *line) enter(c *connection) {
+	for {
+		l.mu.Lock()
+		ice := l.ice
+		if c.busy || ice == nil {
+			if !c.busy {
+				c.busy = true
+				l.busy++
+			}
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
 		<-ice
 	}
 }
+
+// leave ends a request.
+func (l *line) leave(c *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.busy {
+		c.busy = false
+		l.busy--
+	}
+}
+
+// connection is one connection of the worker; it is busy from a request to the end of its transaction.
+type connection struct{ busy bool }
 
 // heal ends everything that was done to the line.
 func (l *line) heal() {
@@ -196,22 +233,27 @@ func (l *line) serve(client net.Conn) {
 		}
 		defer l.remove(c)
 	}
-	hit := make(chan *lineFault, 1) // what struck; no answer gets through after it
+	hit := make(chan *lineFault, 1)  // what struck; no answer gets through after it
+	state := &connection{busy: true} // until the start-up is over
+	l.mu.Lock()
+	l.busy++
+	l.mu.Unlock()
+	defer l.leave(state)
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer client.Close()
 		defer server.Close()
-		l.requests(bufio.NewReader(client), server, hit)
+		l.requests(state, bufio.NewReader(client), server, hit)
 	})
 	both.Go(func() {
 		defer client.Close()
 		defer server.Close()
-		l.answers(bufio.NewReader(server), client, hit)
+		l.answers(state, bufio.NewReader(server), client, hit)
 	})
 	both.Wait()
 }
 
-func (l *line) requests(from *bufio.Reader, to io.Writer, hit chan<- *lineFault) {
+func (l *line) requests(state *connection, from *bufio.Reader, to io.Writer, hit chan<- *lineFault) {
 	if m, err := readMessage(from, 0); err != nil || send(to, m) != nil { // the start-up message has no type
 		return
 	}
@@ -233,7 +275,7 @@ func (l *line) requests(from *bufio.Reader, to io.Writer, hit chan<- *lineFault)
 		case m[0] == 'Q' && string(parts[0]) == commit:
 			statement = commit
 		}
-		l.pass()
+		l.enter(state)
 		if f := l.strikes(statement); f != nil {
 			if !f.answer {
 				if f.die {
@@ -249,7 +291,7 @@ func (l *line) requests(from *bufio.Reader, to io.Writer, hit chan<- *lineFault)
 	}
 }
 
-func (l *line) answers(from *bufio.Reader, to io.Writer, hit <-chan *lineFault) {
+func (l *line) answers(state *connection, from *bufio.Reader, to io.Writer, hit <-chan *lineFault) {
 	var f *lineFault
 	for {
 		m, err := readMessage(from, 1)
@@ -264,6 +306,9 @@ func (l *line) answers(from *bufio.Reader, to io.Writer, hit <-chan *lineFault) 
 		}
 		switch {
 		case f == nil:
+			if m[0] == 'Z' && m[5] == 'I' { // idle, in no transaction
+				l.leave(state)
+			}
 			if send(to, m) != nil {
 				return
 			}

@@ -193,7 +193,7 @@ func TestNotifierThatIsOff(t *testing.T) {
 	out := s.add(i, aCard("ops"))[0]
 	w := s.start("first")
 	s.waitFor(out, delivery.Sent)
-	s.change(func(f *config.File) {
+	w.reload(s, func(f *config.File) {
 		n := f.Notifiers["ops"]
 		n.Off = true
 		f.Notifiers["ops"] = n
@@ -219,22 +219,25 @@ func TestPersonIsResolvedAtTheCall(t *testing.T) {
 			s := newSite(t, direct("dm"))
 			link := func(account string) func(*config.File) {
 				return func(f *config.File) {
+					f.Notifiers["dm"] = retries(f.Notifiers["dm"], slow)
 					f.Users = []config.User{{ID: "ana", Name: "Ana", Contacts: []config.Contact{{Via: "dm", Address: account}}}}
 				}
 			}
 			s.change(link("U-FIRST"))
 			d := s.desk("dm").says(func(_ context.Context, n int, c provider.Call) delivery.Result {
-				if n > 1 {
+				switch {
+				case n > 1:
 					return took(n, c)
-				}
-				s.change(link("U-SECOND"))
-				if doubt {
+				case doubt:
 					return lostIt
 				}
 				return refused
 			})
 			id := s.add(s.incident("a"), aPage("dm", "ana", 0))[0]
-			s.start("first")
+			w := s.start("first")
+			s.until("the wait", func() bool { return s.row(id).Tries == 1 })
+			w.reload(s, link("U-SECOND"))
+			s.move(2 * time.Hour)
 			s.waitFor(id, delivery.Sent)
 			want := "U-SECOND"
 			if doubt {

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -60,9 +62,7 @@ func newSite(t testing.TB, notifiers ...config.Notifier) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.db.Close)
-	if s.store, err = store.Open(t.Context(), s.url, store.Options{MaxConnections: 4}); err != nil {
-		t.Fatal(err)
-	}
+	s.store = s.open(s.url)
 	t.Cleanup(s.store.Close)
 	f := &config.File{Notifiers: map[string]config.Notifier{}, Kinds: map[delivery.Kind]delivery.Policy{}}
 	f.Server.PublicURL = "https://tocsin.example.com"
@@ -77,6 +77,20 @@ func newSite(t testing.TB, notifiers ...config.Notifier) *site {
 	s.file.Store(f)
 	s.accounts = []plan.Account{{Provider: "slack", AccountID: "U0ANA", UserID: "ana"}, {Provider: "slack", AccountID: "U0BO", UserID: "bo"}}
 	return s
+}
+
+// open opens a store, however busy the machine is.
+func (s *site) open(url string) *store.Store {
+	s.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		st, err := store.Open(s.t.Context(), url, store.Options{MaxConnections: 4})
+		if err == nil {
+			return st
+		}
+		if time.Now().After(end) {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // channel is a notifier with a channel of its own, direct one that pages people, hook one for events.
@@ -164,10 +178,7 @@ func (s *site) start(id string, h ...hooks) *hand {
 func (s *site) ready(id string, h ...hooks) *hand {
 	s.t.Helper()
 	l, url := newLine(s.t, s.url)
-	st, err := store.Open(s.t.Context(), url, store.Options{MaxConnections: 2})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	st := s.open(url)
 	core, logs := observer.New(zapcore.InfoLevel)
 	a := &hand{t: s.t, line: l, logs: logs, metrics: worker.NewMetrics(prometheus.NewRegistry()), ran: make(chan struct{})}
 	o := worker.Options{
@@ -233,6 +244,14 @@ func (a *hand) quiet() {
 	}
 }
 
+// reload changes the file and waits until the worker claims by it: a claim under way still has the old one.
+func (a *hand) reload(s *site, f func(*config.File)) {
+	a.t.Helper()
+	s.change(f)
+	claims := a.line.executed("Claim")
+	s.until("two more claims", func() bool { return a.line.executed("Claim") >= claims+2 })
+}
+
 // incident is what a test knows of one.
 type incident struct {
 	id       uuid.UUID
@@ -295,7 +314,8 @@ func (s *site) becomes(i *incident, state message.State) {
 		}
 		now := tx.Now()
 		typ, text, reason := "note", "Something else fired", ""
-		switch inc.State = state; state {
+		inc.State = state
+		switch state {
 		case message.Acknowledged:
 			inc.AcknowledgedAt, inc.AcknowledgedBy = &now, "Ana Torres"
 			typ, text, reason = card.EntryAcknowledged, "Acknowledged by Ana Torres", "acknowledged"
@@ -315,13 +335,15 @@ func (s *site) becomes(i *incident, state message.State) {
 		for _, d := range ds {
 			var step delivery.Step
 			ok := false
-			switch {
-			case d.Kind == delivery.Card:
+			switch d.Kind {
+			case delivery.Card:
 				step, ok = d.Raise(i.revision)
-			case d.Kind == delivery.Thread:
+			case delivery.Thread:
 				step, ok = d.Raise(i.sequence)
-			case d.Kind.Priority() == 0 && reason != "":
-				step, ok = d.Answer(reason, i.revision)
+			case delivery.Page, delivery.Call, delivery.SMS:
+				if reason != "" {
+					step, ok = d.Answer(reason, i.revision)
+				}
 			}
 			if ok {
 				steps = append(steps, step)
@@ -341,10 +363,10 @@ func (s *site) add(i *incident, ds ...store.NewDelivery) []uuid.UUID {
 			d.ID = store.NewID()
 		}
 		d.IncidentID, d.ContentID, ids[n] = i.id, i.id, d.ID
-		switch {
-		case d.Kind == delivery.Thread:
+		switch d.Kind {
+		case delivery.Thread:
 			d.Desired = i.sequence
-		case d.Kind == delivery.Event:
+		case delivery.Event:
 			d.Desired = 1
 		default:
 			d.Desired = i.revision
@@ -474,6 +496,21 @@ func (s *site) exec(sql string, args ...any) {
 	s.t.Helper()
 	if _, err := s.db.Exec(s.ctx(), sql, args...); err != nil {
 		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// alter changes the schema under the workers' feet; it tries again where it meets their locks in the wrong order.
+func (s *site) alter(sql string) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		_, err := s.db.Exec(s.ctx(), sql)
+		var p *pgconn.PgError
+		if err == nil {
+			return
+		}
+		if !errors.As(err, &p) || p.Code != "40P01" || time.Now().After(end) {
+			s.t.Fatalf("%s: %v", sql, err)
+		}
 	}
 }
 
