@@ -23,6 +23,10 @@ import (
 // DefaultTimeout bounds a call where the notifier sets none.
 const DefaultTimeout = 10 * time.Second
 
+// maxStuck is how many writers may hang in the kernel, each with a thread of its own. A process that has ten thousand
+// threads ends, and a disk that hangs for a night must not bring that about.
+const maxStuck = 16
+
 // file is what is needed of an open file; tests put faults behind it.
 type file interface {
 	Write([]byte) (int, error)
@@ -41,6 +45,7 @@ type Provider struct {
 	timeout time.Duration
 	clean   wire.Redactor
 	open    func(path string) (file, error)
+	stuck   atomic.Int32 // writers that were given up and have not come back yet
 }
 
 var _ provider.Provider = (*Provider)(nil)
@@ -117,14 +122,27 @@ func (p *Provider) do(ctx context.Context, c provider.Call) delivery.Result {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("send timed out after %s", p.timeout))
 	defer cancel()
+	if n := p.stuck.Load(); n >= maxStuck {
+		return failed(delivery.NotSent, delivery.FaultTransient, "log:hangs", "the disk under "+path+" does not answer: look at it",
+			fmt.Errorf("%d earlier writes to %s still hang", n, path))
+	}
 	// A disk that hangs cannot be told to stop. The write goes on without us, but only if it had begun.
-	var turn atomic.Int32
+	var turn, end atomic.Int32
 	done := make(chan delivery.Result, 1)
-	go func() { done <- p.append(path, line.Bytes(), &turn) }()
+	go func() {
+		done <- p.append(path, line.Bytes(), &turn)
+		if !end.CompareAndSwap(running, returned) {
+			p.stuck.Add(-1)
+		}
+	}()
 	select {
 	case res := <-done:
 		return res
 	case <-ctx.Done():
+		p.stuck.Add(1)
+		if !end.CompareAndSwap(running, left) {
+			p.stuck.Add(-1) // it came back at this very moment
+		}
 		err := context.Cause(ctx)
 		reason := "timeout"
 		if errors.Is(err, context.Canceled) {
@@ -147,6 +165,13 @@ const (
 	waiting int32 = iota
 	writing
 	abandoned
+)
+
+// How the writer and who waits for it part.
+const (
+	running  int32 = iota
+	returned       // the writer came first
+	left           // nobody waits any more
 )
 
 // append writes the line with one call and waits for the disk.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -273,6 +274,44 @@ func TestHangingDisk(t *testing.T) {
 				t.Errorf("begun %v: the file holds %q", begun, got)
 			}
 		})
+	}
+}
+
+// A disk that hangs for long holds a bounded number of writers, however many calls are made; once it answers, all is well.
+func TestHangingDiskHoldsFewWriters(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := newProvider(t, filepath.Join(dir, "a.jsonl"))
+		var opened atomic.Int64
+		p.open = func(path string) (file, error) {
+			opened.Add(1)
+			<-release
+			return openAppend(path)
+		}
+		for range 3 * maxStuck {
+			if res := p.Do(t.Context(), call(`{"a":1}`)); res.Outcome != delivery.OutcomeFailed || res.Evidence != delivery.NotSent || res.Fault != delivery.FaultTransient {
+				t.Fatalf("%+v", res)
+			}
+		}
+		if n := opened.Load(); n != maxStuck {
+			t.Errorf("%d writers hang", n)
+		}
+		if res := p.Do(t.Context(), call(`{"a":1}`)); res.Reason != "log:hangs" || res.Error == "" || res.Sentence == "" {
+			t.Errorf("%+v", res)
+		}
+		close(release)
+		synctest.Wait()
+		if n := p.stuck.Load(); n != 0 {
+			t.Errorf("%d writers are still counted", n)
+		}
+		if res := p.Do(t.Context(), call(`{"a":1}`)); res.Outcome != delivery.OutcomeSent {
+			t.Errorf("%+v", res)
+		}
+	})
+	if got := read(t, filepath.Join(dir, "a.jsonl")); got != "{\"a\":1}\n" {
+		t.Errorf("the file holds %q", got)
 	}
 }
 
