@@ -56,6 +56,11 @@ func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Gro
 		return Result{}, nil, err
 	}
 	r := Result{AlertID: t.first, IncidentID: c.inc.ID, Opened: c.created}
+	if len(t.fresh) == 0 && g.Source != SelfSource {
+		if t.fresh, err = c.unheard(ctx, alerts); err != nil {
+			return Result{}, nil, err
+		}
+	}
 	if c.inc.State != message.Resolved && (len(t.fresh) > 0 || g.Source == SelfSource) {
 		if err := c.reach(ctx, g, alerts, t.fresh, &r); err != nil {
 			return Result{}, nil, err
@@ -291,6 +296,28 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 		}
 	}
 	return nil
+}
+
+// unheard are the firing alerts of a re-send of which nobody has heard yet: the incident has no delivery, since nothing in
+// the file took it, and by now something does. Else none: a re-send that changes nothing moves nothing.
+func (c *change) unheard(ctx context.Context, alerts []plan.Alert) ([]plan.Alert, error) {
+	var all []plan.Alert
+	for _, a := range alerts {
+		if a.Firing && !plan.Routes(c.f, a.Topic(), a.Labels, a.Notify).Empty() {
+			all = append(all, a)
+		}
+	}
+	if len(all) == 0 || c.created || c.inc.State == message.Resolved {
+		return nil, nil
+	}
+	told, err := c.tx.HasDeliveries(ctx, c.inc.ID)
+	if err != nil {
+		return nil, fmt.Errorf("look for the incident's deliveries: %w", err)
+	}
+	if told {
+		return nil, nil
+	}
+	return all, nil
 }
 
 // afterwards looks at messages for a key without a live incident. done says that nothing is to be opened: the source

@@ -361,6 +361,36 @@ func TestAnUnroutedAlertIsKeptAndLoud(t *testing.T) {
 	}
 }
 
+// An alert that nothing took is sent again by its source after the file was mended: then people hear of it, once.
+func TestAnUnroutedAlertIsRoutedWhenItIsSentAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.accept(disk("odd"))
+	again := w.accept(disk("odd"))
+	if again.Unrouted || len(again.Deliveries) != 0 || again.IncidentID != r.IncidentID {
+		t.Fatalf("a re-send that still nothing takes: %+v", again)
+	}
+	w.file.Routes = append(w.file.Routes, config.Route{Match: pattern(t, "alert.*.odd.#"), Notify: []string{"ops-slack"}, Escalate: "default"})
+	if routed := w.accept(disk("odd")); routed.IncidentID != r.IncidentID || routed.Unrouted || len(w.woke) != 2 {
+		t.Errorf("%+v, nudged %d times", routed, len(w.woke))
+	}
+	want := []string{
+		"card ops-slack channel pending", "thread ops-slack channel pending",
+		"page slack-dm schedule:primary pending", "page telegram-dm schedule:primary pending",
+	}
+	if diff := cmp.Diff(want, kinds(w.deliveries(r.IncidentID))); diff != "" {
+		t.Error(diff)
+	}
+	if left := w.due(r.IncidentID); left == 0 {
+		t.Error("its escalation does not run")
+	}
+	w.accept(disk("odd"))
+	if got := w.deliveries(r.IncidentID); len(got) != len(want) {
+		t.Errorf("the next re-send adds to it: %v", kinds(got))
+	}
+	w.resolve(r.IncidentID)
+}
+
 func TestWhatIntakeRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

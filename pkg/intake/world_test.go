@@ -169,6 +169,12 @@ func (w *world) steps(id uuid.UUID) (all []store.EscalationStep) {
 	return all
 }
 
+// due is how many steps of an incident's escalation are still to come.
+func (w *world) due(id uuid.UUID) int {
+	w.t.Helper()
+	return one[int](w, "select count(*) from escalation where incident_id = $1 and state = 'due'", id)
+}
+
 // timeline is the types of an incident's entries.
 func (w *world) timeline(id uuid.UUID) []string {
 	w.t.Helper()
