@@ -30,6 +30,7 @@ type Person struct {
 	UserID  string
 	Name    string
 	Address string
+	After   time.Duration // how long after a page began this way to the person is to be tried
 }
 
 // Unreachable says why a target can't be reached now. Reason is from the closed list; Sentence tells how to mend it.
@@ -139,7 +140,13 @@ func reach(n config.Notifier, u config.User, accounts []Account) (Person, error)
 		p.Name = u.ID
 	}
 	for _, c := range u.Contacts {
-		if c.Via == n.Name && c.Address != "" {
+		if c.Via != n.Name {
+			continue
+		}
+		if p.After == 0 {
+			p.After = c.After
+		}
+		if c.Address != "" {
 			p.Address = c.Address
 			return p, nil
 		}

@@ -75,15 +75,14 @@ func (w *Worker) begin(batch []*job) {
 				continue
 			}
 			if j.Kind == delivery.Page && !j.Called && b.Attempt.Operation == delivery.OpCreate {
-				w.o.Metrics.PageSeconds.Observe(b.Attempt.StartedAt.Sub(j.CreatedAt).Seconds())
+				w.o.Metrics.PageSeconds.Observe(max(0, (b.Attempt.StartedAt.Sub(j.CreatedAt) - j.planned).Seconds()))
 			}
 			j.Delivery, j.attempt = b.Delivery, b.Attempt
 			go w.run(j)
 		}
 		if len(moved) > 0 {
 			// Something was noted between claim and begin, or the lease is gone: look at the row anew.
-			w.giveBack(moved, 0, "")
-			w.poke()
+			go w.giveBack(moved, 0, "")
 		}
 		return
 	}
@@ -141,7 +140,7 @@ func (w *Worker) do(j *job) (r delivery.Result) {
 		// A fault of ours in a provider must not take the process down, and is no proof of anything.
 		if p := recover(); p != nil {
 			w.o.Log.Error("a provider panicked", zap.String("notifier", j.Notifier), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-			r = delivery.Result{Outcome: delivery.OutcomeUnknown, Evidence: delivery.PossiblySent, Reason: j.notifier.Type + ":panic", Error: fmt.Sprint("panic: ", p), Duration: time.Since(start)}
+			r = delivery.Result{Outcome: delivery.OutcomeUnknown, Evidence: delivery.PossiblySent, Reason: j.notifier.Type + ":panic", Error: w.o.Redact(fmt.Sprint("panic: ", p)), Duration: time.Since(start)}
 		}
 	}()
 	ctx, cancel := context.WithTimeoutCause(w.calls, j.notifier.Timeout+callGrace, errCallTimeout)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
@@ -379,6 +380,24 @@ func TestPageDoesNotWaitForAHungCard(t *testing.T) {
 		t.Errorf("it carries %q", got)
 	}
 	if n, sum := observed(t, w.metrics.PageSeconds); n != 1 || sum < 5 || sum > 5+patience.Seconds() {
+		t.Errorf("tocsin_page_seconds: %d pages, %v s", n, sum)
+	}
+}
+
+// A way that is to be tried later is measured from then on: a second contact is not late because it is the second.
+func TestPageForLaterIsMeasuredFromItsTime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, direct("dm"))
+	s.change(func(f *config.File) {
+		f.Users = []config.User{{ID: "ana", Name: "Ana", Contacts: []config.Contact{{Via: "dm", Address: "U0ANA", After: time.Hour}}}}
+	})
+	page := aPage("dm", "ana", 0)
+	page.Delay = time.Hour
+	id := s.add(s.incident("a"), page)[0]
+	w := s.start("first")
+	s.move(time.Hour)
+	s.waitFor(id, delivery.Sent)
+	if n, sum := observed(t, w.metrics.PageSeconds); n != 1 || sum > patience.Seconds() {
 		t.Errorf("tocsin_page_seconds: %d pages, %v s", n, sum)
 	}
 }

@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"bytes"
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,7 +25,8 @@ type job struct {
 	env      delivery.Env
 	attempt  delivery.Attempt
 	call     provider.Call
-	link     *linkOf // page: whose link is still to be looked up
+	link     *linkOf       // page: whose link is still to be looked up
+	planned  time.Duration // page: how long after its making this way was to be tried
 
 	result   delivery.Result
 	closedBy string
@@ -76,6 +80,10 @@ func (w *Worker) claim(f *config.File, lanes []store.Lane) (int, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
+	// One statement names the rows in no order. What is prepared first is begun first: by priority, then the oldest.
+	slices.SortStableFunc(rows, func(a, b store.Claimed) int {
+		return cmp.Or(cmp.Compare(a.Kind.Priority(), b.Kind.Priority()), a.Due.Compare(b.Due), bytes.Compare(a.ID[:], b.ID[:]))
+	})
 	batch := make([]*job, 0, len(rows))
 	for _, r := range rows {
 		w.jobs.Add(1)

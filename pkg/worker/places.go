@@ -53,7 +53,7 @@ type marks struct {
 
 func newMarks() *marks { return &marks{low: map[string]*[4]time.Time{}} }
 
-// set puts the marks into lanes. It says whether this claim scans from the start.
+// set puts the marks into lanes. It says whether this claim scans from the start, as one does every fullScanEvery.
 func (m *marks) set(lanes []store.Lane) (full bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,8 +69,8 @@ func (m *marks) set(lanes []store.Lane) (full bool) {
 	return false
 }
 
-// seen raises the marks to what a claim has taken. full says which lanes were filled: only there is what remains
-// certainly not older than what came.
+// seen raises the marks to what a claim has taken: it took the oldest first, so what remains is not older, but for rows
+// that were locked or committed late. A claim that took nothing leaves none.
 func (m *marks) seen(rows []store.Claimed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +36,6 @@ func (w *Worker) prepare(f *config.File, batch []*job) {
 	}
 	around, err := w.o.Store.Around(ctx, rows)
 	if err != nil {
-		// Nothing was decided: the leases run out by themselves, without doubt. Give them back if the database is there.
 		w.o.Log.Warn("prepare failed, giving the batch back", zap.Error(err), zap.Int("deliveries", len(batch)))
 		w.giveBack(batch, retryPause, "")
 		return
@@ -85,7 +85,7 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 		// A fault of ours must not take the process down: after a restart the same row would do it again.
 		if p := recover(); p != nil {
 			w.o.Log.Error("a delivery could not be prepared", zap.String("delivery", j.ID.String()), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-			s := j.Reject("payload:compose", fmt.Sprint("Its message could not be made: ", p))
+			s := j.Reject("payload:compose", w.o.Redact(fmt.Sprint("Its message could not be made: ", p)))
 			step = &s
 		}
 	}()
@@ -157,7 +157,7 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 	}
 	if err := w.compose(f, j, v, around.Contents[j.ContentID], parent, entries, accounts); err != nil {
 		w.o.Log.Error("a message could not be made", zap.String("delivery", j.ID.String()), zap.Error(err))
-		s := j.Reject("payload:compose", "Its message could not be made: "+err.Error())
+		s := j.Reject("payload:compose", w.o.Redact("Its message could not be made: "+err.Error()))
 		return &s
 	}
 	return nil
@@ -185,7 +185,7 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 			s := j.Unreachable(u.Reason, u.Sentence)
 			return &s
 		default:
-			j.attempt.Address = person.Address
+			j.attempt.Address, j.planned = person.Address, person.After
 		}
 	}
 	// The call goes to the address; the row, which is for reading, names a secret one as the file does. An attempt in
@@ -254,21 +254,31 @@ func (w *Worker) settle(steps []delivery.Step, jobs map[uuid.UUID]*job) {
 			w.leave(j)
 		}
 	}()
-	ctx, cancel := w.write()
-	defer cancel()
-	done, err := w.o.Store.Settle(ctx, steps)
-	if err != nil {
-		w.o.Log.Warn("settling failed, the leases run out", zap.Error(err), zap.Int("deliveries", len(steps)))
+	batch := make([]*job, 0, len(jobs))
+	for _, j := range jobs {
+		batch = append(batch, j)
+	}
+	var done map[uuid.UUID]bool
+	tries := 0
+	if !w.patiently("settling", batch, func(ctx context.Context) (err error) {
+		tries++
+		done, err = w.o.Store.Settle(ctx, steps)
+		return err
+	}) {
 		return
 	}
 	var cards []delivery.Step
 	dead := false
 	for _, s := range steps {
-		if !done[s.From().ID] {
+		switch {
+		case done[s.From().ID]:
+			w.settled(s)
+		case tries == 1:
 			w.o.Metrics.Fenced.Inc()
 			continue
+		default: // an earlier try may have been written, and only its answer lost: what follows it does no harm
+			done[s.From().ID] = true
 		}
-		w.settled(s)
 		dead = dead || s.To().Dead()
 		if s.From().Kind == delivery.Card {
 			cards = append(cards, s)
@@ -309,23 +319,45 @@ func (w *Worker) giveBack(batch []*job, delay time.Duration, reason string) {
 			w.leave(j)
 		}
 	}()
-	ctx, cancel := w.write()
-	defer cancel()
 	ids := make([]uuid.UUID, len(batch))
 	for i, j := range batch {
 		ids[i] = j.ID
 	}
-	rows, err := w.o.Store.Read(ctx, ids...)
-	if err != nil {
-		return // the leases run out
-	}
-	var steps []delivery.Step
-	for _, j := range batch {
-		if r, ok := rows[j.ID]; ok && r.Token == j.Token && r.OpenAttempt == uuid.Nil {
-			steps = append(steps, r.GiveBack(delay, reason))
+	w.patiently("giving back", batch, func(ctx context.Context) error {
+		rows, err := w.o.Store.Read(ctx, ids...)
+		if err != nil {
+			return err
 		}
-	}
-	if _, err := w.o.Store.Settle(ctx, steps); err != nil {
-		w.o.Log.Warn("giving back failed, the leases run out", zap.Error(err))
+		var steps []delivery.Step
+		for _, j := range batch {
+			if r, ok := rows[j.ID]; ok && r.Token == j.Token && r.OpenAttempt == uuid.Nil {
+				steps = append(steps, r.GiveBack(delay, reason))
+			}
+		}
+		_, err = w.o.Store.Settle(ctx, steps)
+		return err
+	})
+}
+
+// patiently tries a write for jobs without an attempt until it stands: until then they wait for the end of their leases,
+// which is far. It gives up where the database will never take it, where the last lease is over, and at a stop's end; then
+// the leases run out by themselves, without doubt.
+func (w *Worker) patiently(doing string, batch []*job, write func(context.Context) error) bool {
+	for try := 0; ; try++ {
+		ctx, cancel := w.write()
+		err := write(ctx)
+		cancel()
+		if err == nil {
+			return true
+		}
+		over := !slices.ContainsFunc(batch, func(j *job) bool { return time.Since(j.asked) < j.lease })
+		if over || store.Refused(err) || w.calls.Err() != nil {
+			w.o.Log.Warn(doing+" failed, the leases run out", zap.Error(err), zap.Int("deliveries", len(batch)))
+			return false
+		}
+		if try == 0 {
+			w.o.Log.Warn(doing+" failed, trying again", zap.Error(err), zap.Int("deliveries", len(batch)))
+		}
+		w.rest(backoff(try))
 	}
 }

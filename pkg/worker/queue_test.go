@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -152,6 +153,36 @@ func TestPagesGoFirst(t *testing.T) {
 	slices.Reverse(late)
 	if got, want := keys(d.all())[1:], firstKeys(late); !slices.Equal(got, want) {
 		t.Errorf("called %v, want %v", got, want)
+	}
+}
+
+// Rule 15, A4: of what one claim takes the page is prepared first, then the oldest, whatever the notifiers.
+func TestAClaimIsPreparedInItsOrder(t *testing.T) {
+	t.Parallel()
+	names := []string{"d", "a", "f", "c", "b", "e"}
+	notifiers := []config.Notifier{direct("dm")}
+	for _, n := range names {
+		notifiers = append(notifiers, hook(n))
+	}
+	s := newSite(t, notifiers...)
+	i := s.incident("a")
+	s.add(i, store.NewDelivery{Kind: delivery.Bulk, Notifier: names[0], Target: "url"})
+	for _, n := range names[1:] {
+		s.add(i, anEvent(n))
+	}
+	s.add(i, aPage("dm", "ana", 0))
+	var mu sync.Mutex
+	var got []string
+	s.start("first", hooks{provider: func(n string) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, n)
+	}})
+	s.settled()
+	mu.Lock()
+	defer mu.Unlock()
+	if want := slices.Concat([]string{"dm"}, names[1:], names[:1]); !slices.Equal(got, want) {
+		t.Errorf("prepared %v, want %v", got, want)
 	}
 }
 
