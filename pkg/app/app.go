@@ -129,6 +129,7 @@ func (a *App) assemble(ctx context.Context, o Options, providers map[string]prov
 		names = append(names, n)
 	}
 	counters.Notifiers(names)
+	a.store.OnEnded(func(e store.Ended) { a.ended(counters, e) })
 	in := intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
 	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: in, Replica: a.id, Version: a.version, Failed: a.jobFailed})
 	a.dead = make(chan struct{}, 1)

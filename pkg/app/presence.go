@@ -8,6 +8,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+	"github.com/tocsin-oncall/tocsin/pkg/worker"
 )
 
 const (
@@ -70,6 +72,18 @@ func (a *App) died() {
 	case a.dead <- struct{}{}:
 	default:
 	}
+}
+
+// ended is told of each delivery that someone else than a worker has ended: it is counted as the worker counts its own, and
+// a death is told in the same words.
+func (a *App) ended(m *worker.Metrics, e store.Ended) {
+	m.Ended(e.Kind, e.State)
+	if !e.State.Dead() {
+		return
+	}
+	a.log.Warn("delivery died", zap.String("delivery", e.ID.String()), zap.String("incident", e.IncidentID.String()), zap.String("kind", string(e.Kind)),
+		zap.String("notifier", e.Notifier), zap.String("target", e.Target), zap.String("state", string(e.State)), zap.String("reason", e.Reason), zap.String("sentence", e.Sentence))
+	a.died()
 }
 
 // announceLoop raises self-alerts as soon as this replica's deliveries die, until ctx ends.

@@ -41,6 +41,8 @@ type Store struct {
 	work *pgxpool.Pool // the worker alone: a slow page of the console takes no connection from it
 	q    *query.Queries
 	w    *query.Queries
+
+	onEnded func(Ended) // nil: nobody asked
 }
 
 // Open connects both pools. It fails with one clear sentence when the database can't be reached.

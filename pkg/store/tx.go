@@ -18,24 +18,47 @@ import (
 // Tx is a transaction of someone who is not a worker: intake, scheduler, a person's decision. The order of its locks is
 // always the same: the incident first, then its deliveries by id, then attempts; batches lock by id too.
 type Tx struct {
-	tx  pgx.Tx
-	q   *query.Queries
-	now time.Time
+	tx    pgx.Tx
+	q     *query.Queries
+	now   time.Time
+	ended []Ended
 }
+
+// Ended is a delivery that came to a state in which no worker acts, by someone who is not a worker: an answer, a person's
+// decision, its lifetime, a removed notifier, or nowhere to send from the first.
+type Ended struct {
+	ID, IncidentID   uuid.UUID
+	Kind             delivery.Kind
+	Notifier, Target string
+	State            delivery.State
+	Reason, Sentence string
+}
+
+// OnEnded sets who is told of each delivery that a transaction of [Store.InTx] has ended, after its commit. It is called
+// once, before the first transaction.
+func (s *Store) OnEnded(f func(Ended)) { s.onEnded = f }
 
 // InTx runs fn in one transaction. After a deadlock or a serialization failure it runs fn again, so fn must have no
 // effects but its writes. An error of the commit is returned as it is: the writes may have taken place.
 func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	var err error
 	for range txTries {
+		var ended []Ended
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			t := &Tx{tx: tx, q: s.q.WithTx(tx)}
 			var err error
 			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
 				return err
 			}
-			return fn(t)
+			err = fn(t)
+			ended = t.ended
+			return err
 		})
+		if err == nil && s.onEnded != nil {
+			for _, e := range ended {
+				s.onEnded(e)
+			}
+		}
 		if err == nil || !again(err) {
 			return err
 		}
@@ -186,6 +209,9 @@ func (tx *Tx) AddDeliveries(ctx context.Context, ds ...NewDelivery) error {
 		if err := tx.q.AddDelivery(ctx, p); err != nil {
 			return fmt.Errorf("add %s to %s: %w", d.Kind, d.Notifier, err)
 		}
+		if d.Dead != nil {
+			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, d.Dead.State, d.Dead.Reason, d.Dead.Sentence})
+		}
 	}
 	return nil
 }
@@ -202,6 +228,11 @@ func (tx *Tx) Apply(ctx context.Context, steps ...delivery.Step) error {
 	}
 	if len(ids) != len(steps) {
 		return fmt.Errorf("%d of %d deliveries: %w", len(steps)-len(ids), len(steps), ErrFenced)
+	}
+	for _, st := range steps {
+		if d, c := st.From(), st.Change(); st.Moves() && st.To().Settled() {
+			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, c.State, c.Reason, c.Sentence})
+		}
 	}
 	return nil
 }

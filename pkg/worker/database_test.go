@@ -19,7 +19,8 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 )
 
-// C17: the database refuses the result of a call for a while: the result is recorded after, there is no second message.
+// C17: the database refuses the result of a call for 30 s by its clock: the result is recorded after, there is no second
+// message.
 func TestDatabaseRefusesTheResultForAWhile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, direct("dm"))
@@ -30,7 +31,10 @@ func TestDatabaseRefusesTheResultForAWhile(t *testing.T) {
 	id := s.add(s.incident("a"), aPage("dm", "ana", 0))[0]
 	w := s.start("first")
 	s.until("three refusals", func() bool { return w.logs.FilterMessageSnippet("recording results failed").Len() >= 3 })
-	if r := s.row(id); !r.Open || r.State != "pending" {
+	s.move(30 * time.Second)
+	other := s.start("second") // it finds nothing to do
+	s.until("the other worker's look", func() bool { return other.line.executed("EarliestDue") > 0 })
+	if r := s.row(id); !r.Open || r.State != "pending" || r.Worker != "first" {
 		t.Errorf("%+v", r)
 	}
 	s.alter("alter table attempt_away rename to attempt")

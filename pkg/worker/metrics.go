@@ -100,12 +100,19 @@ func (w *Worker) settled(s delivery.Step) {
 	if !s.To().Settled() {
 		return
 	}
-	w.o.Metrics.Deliveries.WithLabelValues(string(s.From().Kind), string(s.To())).Inc()
+	w.o.Metrics.Ended(s.From().Kind, s.To())
 	if s.To().Dead() {
-		w.o.Metrics.GaveUp.Inc()
 		d, c := s.From(), s.Change()
 		w.o.Log.Warn("delivery died", zap.String("delivery", d.ID.String()), zap.String("incident", d.IncidentID.String()), zap.String("kind", string(d.Kind)),
 			zap.String("notifier", d.Notifier), zap.String("target", d.Target), zap.String("state", string(c.State)), zap.String("reason", c.Reason), zap.String("sentence", c.Sentence))
+	}
+}
+
+// Ended counts a delivery that came to a state in which no worker acts, whoever brought it there.
+func (m *Metrics) Ended(k delivery.Kind, s delivery.State) {
+	m.Deliveries.WithLabelValues(string(k), string(s)).Inc()
+	if s.Dead() {
+		m.GaveUp.Inc()
 	}
 }
 
