@@ -139,16 +139,15 @@ func inOrder[T any](m map[string]T) []string {
 }
 
 // Settle resolves self-alerts whose cause is gone: no dead delivery of their group is left undecided, the incident that
-// nobody answered is answered, no unrouted incident of the topic is live.
+// nobody answered is answered, no unrouted incident of the topic is live. Nothing is locked for those that stay.
 func (s *Scheduler) Settle(ctx context.Context) (bool, error) {
 	type candidate struct {
-		key    string
-		labels map[string]string
-		kind   string
+		key, why string
+		still    func(*store.Tx) (bool, error)
 	}
-	var all []candidate
+	var over []candidate
 	err := s.o.Store.InTx(ctx, func(tx *store.Tx) error {
-		all = nil
+		over = nil
 		live, err := tx.LiveIncidentsOf(ctx, intake.SelfSource, 10*batch)
 		if err != nil {
 			return err
@@ -158,8 +157,18 @@ func (s *Scheduler) Settle(ctx context.Context) (bool, error) {
 			if err != nil {
 				return err
 			}
-			if words := strings.Split(inc.Topic, "."); len(alerts) > 0 && len(words) > 1 {
-				all = append(all, candidate{inc.Key, alerts[0].Labels, words[1]})
+			words := strings.Split(inc.Topic, ".")
+			if len(alerts) == 0 || len(words) < 2 {
+				continue
+			}
+			still, why := cause(ctx, words[1], alerts[0].Labels)
+			if still == nil {
+				continue // who raised it resolves it
+			}
+			if there, err := still(tx); err != nil {
+				return err
+			} else if !there {
+				over = append(over, candidate{inc.Key, why, still})
 			}
 		}
 		return nil
@@ -167,12 +176,8 @@ func (s *Scheduler) Settle(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look for self-alerts: %w", err)
 	}
-	for _, c := range all {
-		check, why := cause(ctx, c.kind, c.labels)
-		if check == nil {
-			continue // who raised it resolves it
-		}
-		if _, err := s.o.Intake.ResolveSelf(ctx, c.key, why, check); err != nil {
+	for _, c := range over {
+		if _, err := s.o.Intake.ResolveSelf(ctx, c.key, c.why, c.still); err != nil {
 			return false, err
 		}
 	}
