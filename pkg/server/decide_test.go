@@ -115,6 +115,17 @@ func TestSendAgainRevivesTheThread(t *testing.T) {
 	}
 }
 
+// A reason is kept, whatever is in it.
+func TestOddReasonIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.delivery("page")
+	d := want[api.Delivery](w, 200, "hand", "POST", "/v1/deliveries/"+id+"/decision", `{"action": "cancel", "reason": "a\u0000b"}`)
+	if d.State != "canceled" || len(d.Decisions) != 1 || d.Decisions[0].Reason != "a\uFFFDb" {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestCancelPending(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -74,8 +75,9 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Deliver
 		return nil, problem(http.StatusConflict, "", fmt.Sprintf("the delivery is %s and its notifier %s is not in the file: put it back, then send again", seen.State, seen.Notifier))
 	}
 	by := callerOf(ctx).actor()
+	reason := strings.ReplaceAll(in.Body.Reason, "\x00", "\uFFFD") // Postgres takes no NUL
 	err = s.store.InTx(ctx, func(tx *store.Tx) error {
-		return s.decideIn(ctx, tx, seen, id, action, by, in.Body.Reason)
+		return s.decideIn(ctx, tx, seen, id, action, by, reason)
 	})
 	var refused *delivery.Refusal
 	switch {
