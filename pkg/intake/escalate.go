@@ -190,6 +190,13 @@ func (c *change) next(step store.EscalationStep) (store.EscalationStep, bool) {
 	return out, found
 }
 
+// overtaken says that a later step has fired: it had its own people, and what follows them is theirs to bring on.
+func (c *change) overtaken(step store.EscalationStep) bool {
+	return slices.ContainsFunc(c.steps, func(s store.EscalationStep) bool {
+		return s.Name == step.Name && s.State == "fired" && (s.Round > step.Round || s.Round == step.Round && s.Step > step.Step)
+	})
+}
+
 // end says that an escalation ran to its end and nobody answered.
 func (i *Intake) end(ctx context.Context, c *change, step store.EscalationStep) (Result, error) {
 	c.fired = append(c.fired, step.ID)
@@ -206,7 +213,8 @@ func (i *Intake) end(ctx context.Context, c *change, step store.EscalationStep) 
 }
 
 // Forward brings on what comes after a page that died: the next way to the same person, else, when nobody of its step is
-// being reached, the next step of the round. It may be called again: what has begun already is left alone.
+// being reached and no later step has fired, the next step of the round. It may be called again: what has begun already is
+// left alone.
 func (i *Intake) Forward(ctx context.Context, incidentID, stepID uuid.UUID, target string) error {
 	moved := false
 	var now time.Time
@@ -240,6 +248,9 @@ func (i *Intake) Forward(ctx context.Context, incidentID, stepID uuid.UUID, targ
 		}
 		at := slices.IndexFunc(c.steps, func(s store.EscalationStep) bool { return s.ID == stepID })
 		if at < 0 {
+			return nil
+		}
+		if c.overtaken(c.steps[at]) {
 			return nil
 		}
 		if next, ok := c.next(c.steps[at]); ok && next.DueAt.After(now) {

@@ -323,6 +323,73 @@ func TestADeadPageBringsTheNextWayAndThenTheNextStep(t *testing.T) { // C1
 	}
 }
 
+// three is an escalation of three steps: nobody is on call for the first when layers is false.
+func three(layers bool) func(f *config.File) {
+	return func(f *config.File) {
+		f.Users = append(f.Users, config.User{ID: "dee", Name: "Dee", Contacts: []config.Contact{{Via: "slack-dm", Address: "U0DEE"}}})
+		f.Escalations["default"] = config.Escalation{Steps: []config.Step{
+			{Page: []string{"schedule:primary", "user:dee"}}, {After: 10 * time.Minute, Page: []string{"user:cho"}}, {After: 20 * time.Minute, Page: []string{"user:dee"}},
+		}}
+		if !layers {
+			f.Schedules[0].Layers = nil
+			f.Escalations["default"].Steps[0].Page = []string{"schedule:primary"}
+		}
+	}
+}
+
+// Nobody is on call, so the second step fires at once and reaches somebody: the third one's time has not come.
+func TestADeadStepBringsOneStepAndNotTwo(t *testing.T) { // C1
+	t.Parallel()
+	w := newWorld(t, three(false))
+	id := w.fire("k")
+	w.step("announce")
+	w.step("announce")
+	w.step("escalate")
+	want := []string{"slack-dm schedule:primary unreachable nobody_on_call", "slack-dm user:cho pending waiting_for_card"}
+	if diff := cmp.Diff(want, w.pages(id)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"1/2 due", "1/-1 due"}, w.due(id)); diff != "" {
+		t.Error(diff)
+	}
+	// The one whom the second step reached can't be after all: now it has.
+	w.kill(id, through("slack-dm", delivery.Page), func(d delivery.Delivery) delivery.Step {
+		if d.State.Dead() {
+			s, _ := d.Raise(d.Desired + 1) // it is dead already
+			return s
+		}
+		return rejected(d)
+	})
+	w.step("announce")
+	w.step("escalate")
+	if got := w.pages(id); len(got) != 3 || !strings.HasPrefix(got[2], "slack-dm user:dee pending") {
+		t.Errorf("the third step did not fire: %v", got)
+	}
+}
+
+// The pages of one step die one after the other, and the next step fires in between: the one after it keeps its time.
+func TestDeathsOfOneStepBringOneStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three(true))
+	id := w.fire("k")
+	var step uuid.UUID
+	w.tx(func(tx *store.Tx) error {
+		steps, err := tx.Steps(t.Context(), id)
+		step = steps[0].ID
+		return err
+	})
+	w.kill(id, func(d delivery.Delivery) bool { return d.Kind == delivery.Page }, rejected)
+	for _, target := range []string{"schedule:primary", "schedule:primary", "user:dee"} {
+		if err := w.in.Forward(t.Context(), id, step, target); err != nil {
+			t.Fatal(err)
+		}
+		w.step("escalate")
+	}
+	if diff := cmp.Diff([]string{"1/2 due", "1/-1 due"}, w.due(id)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // dueAt is when the page through a notifier is due.
 func (w *world) dueAt(id uuid.UUID, notifier string) time.Time {
 	w.t.Helper()
