@@ -137,15 +137,37 @@ func (s *Store) Ping(ctx context.Context) error {
 // Now is the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.q.ClockTimestamp(ctx) }
 
-// plain takes what pgx says about a connection down to what went wrong: its text names user and database otherwise.
+// plain takes what pgx says about a connection down to what went wrong, on one line: its text names user and database
+// otherwise. pgx tries an address with TLS and without, and often has the same to say of both.
 func plain(err error) error {
 	var c *pgconn.ConnectError
-	if errors.As(err, &c) {
-		if inner := errors.Unwrap(c); inner != nil {
-			return inner
-		}
+	if !errors.As(err, &c) {
+		return err
 	}
-	return err
+	inner := errors.Unwrap(c)
+	if inner == nil {
+		return err
+	}
+	joined, ok := inner.(interface{ Unwrap() []error }) //nolint:errorlint // what lies directly below is meant
+	if !ok {
+		return inner
+	}
+	var all error
+	said := map[string]bool{}
+	for _, e := range joined.Unwrap() {
+		switch {
+		case said[e.Error()]:
+		case all == nil:
+			all = e
+		default:
+			all = fmt.Errorf("%w; %w", all, e)
+		}
+		said[e.Error()] = true
+	}
+	if all == nil {
+		return inner
+	}
+	return all
 }
 
 // ErrNotFound is returned where a row that was asked for by id or key is not there.
