@@ -52,6 +52,7 @@ type DevEnvironment struct {
 	Telegram *telegramtest.Server
 	Replicas []*App
 	Token    string // of the scope admin
+	Database string // its address
 	Dir      string
 
 	postgres *pglocal.Server
@@ -110,10 +111,11 @@ func StartDev(ctx context.Context, o DevOptions) (*DevEnvironment, error) {
 }
 
 func (e *DevEnvironment) start(ctx context.Context, o DevOptions) error {
-	url, err := e.database(ctx, o)
+	url, err := e.makeDatabase(ctx, o)
 	if err != nil {
 		return err
 	}
+	e.Database = url
 	var api, metrics []net.Listener
 	for i := range replicas {
 		a, err := devListen(portAPI+i, o.AnyPorts)
@@ -202,9 +204,9 @@ func (e *DevEnvironment) chats(o DevOptions, public string, secrets devSecrets) 
 	return nil
 }
 
-// database is the address of an empty, migrated database. The simulated chats forget everything when they end, so what
+// makeDatabase gives the address of an empty, migrated database. The simulated chats forget everything when they end, so what
 // an earlier run stored would only point at messages that are gone.
-func (e *DevEnvironment) database(ctx context.Context, o DevOptions) (string, error) {
+func (e *DevEnvironment) makeDatabase(ctx context.Context, o DevOptions) (string, error) {
 	if o.Database != "" {
 		return o.Database, nil
 	}
@@ -286,10 +288,11 @@ tocsin runs: two replicas on one private Postgres, a simulated Slack and a simul
   Telegram   %-28s the same there
   API        %-28s and http://%s; described at /openapi.json
   Metrics    http://%s/metrics and http://%s/metrics
+  Database   psql '%s'
   File       %s
   Log        %s
 `, e.Slack.URL()+"/", e.Telegram.URL()+"/", e.URL(), second.Addr(), first.MetricsAddr(), second.MetricsAddr(),
-		filepath.Join(e.Dir, "tocsin.yaml"), filepath.Join(e.Dir, "tocsin.log"))
+		e.Database, filepath.Join(e.Dir, "tocsin.yaml"), filepath.Join(e.Dir, "tocsin.log"))
 	fmt.Fprintf(o.Out, `
 Try, in another terminal:
 

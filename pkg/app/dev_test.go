@@ -74,6 +74,19 @@ func holds(m slacktest.Message, text string) bool {
 	return strings.Contains(m.Text, text) || bytes.Contains(m.Blocks, []byte(text)) || bytes.Contains(m.Attachments, []byte(text))
 }
 
+// What is printed is enough to look at all of it, the database included.
+func TestDevTellsItsAddresses(t *testing.T) {
+	t.Parallel()
+	e, _ := startDev(t)
+	var out bytes.Buffer
+	e.print(DevOptions{Out: &out})
+	for _, s := range []string{e.URL(), e.Slack.URL(), e.Telegram.URL(), "TOCSIN_TOKEN=" + e.Token, "psql '" + e.Database + "'"} {
+		if !strings.Contains(out.String(), s) {
+			t.Errorf("%s is not told:\n%s", s, &out)
+		}
+	}
+}
+
 // TestSampleStandsAndAcknowledges is the tour that `make run` offers: the sample's card, thread and page stand in both
 // chats, and pressing Acknowledge in Slack turns the cards yellow and edits the pages.
 func TestSampleStandsAndAcknowledges(t *testing.T) {
