@@ -88,7 +88,20 @@ func (p *program) root() *cobra.Command {
 	flags.StringVar(&p.token, "token", "", "API token")
 	root.AddCommand(p.serveCommand(), p.devCommand(), p.migrateCommand(), p.checkCommand(), p.alertCommand(), p.incidentsCommand(),
 		p.deliveriesCommand(), p.decideCommand(), p.oncallCommand(), p.tokenCommand(), p.usersCommand())
+	strictCompletion(root)
 	return root
+}
+
+// strictCompletion makes a shell that the completion does not know wrong usage; cobra's own command shows its help then
+// and exits with 0.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args = cobra.NoArgs
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 }
 
 // run makes a verb's work out of f: what goes wrong in it is a failure, not wrong usage, unless it says so.

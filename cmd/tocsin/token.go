@@ -131,24 +131,42 @@ func (p *program) tokenRevokeCommand() *cobra.Command {
 		Short: "End an API token; replicas stop taking it within seconds",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(cmd *cobra.Command, args []string) error {
-			if path != "" {
-				return p.withStore(cmd.Context(), path, func(ctx context.Context, s *store.Store) error {
-					if err := s.RevokeToken(ctx, args[0]); err != nil {
-						return fmt.Errorf("token %s: %w", args[0], err)
-					}
-					return s.InTx(ctx, func(tx *store.Tx) error { return tx.Audit(ctx, localActor, "token_revoked", args[0], "") })
-				})
-			}
-			c, err := p.remote()
-			if err != nil {
+			if err := p.revoke(cmd.Context(), path, args[0]); err != nil {
 				return err
 			}
-			return c.RevokeToken(cmd.Context(), args[0])
+			if p.json {
+				return p.printJSON(revokedToken{Name: args[0], Revoked: true})
+			}
+			fmt.Fprintf(p.out, "The token %s is revoked.\n", printable(args[0]))
+			return nil
 		}),
 	}
 	cmd.Flags().StringVar(&path, "config", "", "write straight to the database of this file")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
+}
+
+// revokedToken is the word on a token that was ended.
+type revokedToken struct {
+	Name    string `json:"name"`
+	Revoked bool   `json:"revoked"`
+}
+
+// revoke ends a token, in the database of a file or by asking a server.
+func (p *program) revoke(ctx context.Context, path, name string) error {
+	if path == "" {
+		c, err := p.remote()
+		if err != nil {
+			return err
+		}
+		return c.RevokeToken(ctx, name)
+	}
+	return p.withStore(ctx, path, func(ctx context.Context, s *store.Store) error {
+		if err := s.RevokeToken(ctx, name); err != nil {
+			return fmt.Errorf("token %s: %w", name, err)
+		}
+		return s.InTx(ctx, func(tx *store.Tx) error { return tx.Audit(ctx, localActor, "token_revoked", name, "") })
+	})
 }
 
 // withStore works on the database of a file.
