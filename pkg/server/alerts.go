@@ -39,6 +39,11 @@ type alertInput struct {
 }
 
 func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accepted], error) {
+	leave, err := s.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	c := callerOf(ctx)
 	source := sourceNative
 	if c.Source != "" {
@@ -53,7 +58,7 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 	var result intake.Result
 	var out api.Accepted
 	repeated := false
-	err := s.store.InTx(ctx, func(tx *store.Tx) error {
+	err = s.store.InTx(ctx, func(tx *store.Tx) error {
 		result, out, repeated = intake.Result{}, api.Accepted{}, false
 		if keyed.Key != "" {
 			first, answered, err := tx.FirstAnswer(ctx, keyed)
@@ -109,6 +114,11 @@ func (s *Server) postAlertmanager(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, s.intakeError(ctx, "reading the alerts", err)
 	}
+	leave, err := s.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	result, err := s.intake.Accept(ctx, group)
 	if err != nil {
 		return nil, s.intakeError(ctx, "taking the alerts", err)

@@ -70,6 +70,8 @@ type Server struct {
 	mux     *http.ServeMux
 	handler http.Handler
 
+	turns chan struct{} // of alerts
+
 	// Private answers to whoever pressed a button are given after the callback's own answer.
 	whispers sync.WaitGroup
 	places   chan struct{} // bounds them
@@ -83,6 +85,7 @@ func New(o Options) *Server {
 		tokens: &tokens{file: o.File, live: o.Store.LiveTokens},
 		mux:    http.NewServeMux(),
 		places: make(chan struct{}, maxWhispers),
+		turns:  make(chan struct{}, turns(o.File().Database.MaxConnections)),
 	}
 	c := huma.DefaultConfig("tocsin", o.Version)
 	c.Info.Description = "An on-call pager. Errors are RFC 9457 problem documents with stable types; lists have cursors."
