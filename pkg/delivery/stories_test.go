@@ -469,7 +469,7 @@ func TestNotedEndWaitsForTheOutcome(t *testing.T) {
 	}
 }
 
-// The defaults of design section 4.
+// The defaults, where the file says nothing.
 func TestDefaultPolicies(t *testing.T) {
 	t.Parallel()
 	want := map[delivery.Kind]delivery.Policy{

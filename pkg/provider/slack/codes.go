@@ -34,7 +34,7 @@ const (
 	slackWell  = "Slack could not say whether the message was posted"
 )
 
-// codes are the answers of chat.postMessage and chat.update, dialects section 1.1.
+// codes are the answers of chat.postMessage and chat.update.
 var codes = map[string]row{
 	"invalid_auth":                   {account, newToken + "; if the app limits its addresses, allow this machine's"},
 	"not_authed":                     {account, newToken},
@@ -122,7 +122,7 @@ var codes = map[string]row{
 	"no_reaction":     {same, ""},
 }
 
-// hookCodes are the answers of incoming webhooks that differ from codes or are not among them, dialects section 1.4.
+// hookCodes are the answers of incoming webhooks that differ from codes or are not among them.
 var hookCodes = map[string]row{
 	"invalid_payload":                   {payload, ourContent},
 	"invalid_token":                     {destination, "the webhook URL is not valid any more: make a new one in Slack and put it into the file"},

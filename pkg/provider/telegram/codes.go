@@ -37,7 +37,7 @@ const (
 	topic      = "open the topic again, or set another message_thread_id in the file, then send again"
 )
 
-// rows are searched in order. Dialects section 2.
+// rows are searched in order.
 var rows = []row{
 	{400, "message is not modified", "not_modified", same, ""},
 	{400, "message_not_modified", "not_modified", same, ""},

@@ -183,7 +183,7 @@ const (
 	content  = "the receiver refuses this content; it will not be sent again"
 )
 
-// rows are the refusals that differ from checkURL, dialects section 5.
+// rows are the refusals that differ from checkURL.
 var rows = map[int]row{
 	400: {delivery.FaultPayload, content},
 	409: {delivery.FaultPayload, "the receiver says that this is in conflict with what it has; many mean that they have it already"},
