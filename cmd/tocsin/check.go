@@ -67,7 +67,7 @@ func (p *program) checkCommand() *cobra.Command {
 				return &failure{code: exitUsage, err: fmt.Errorf("%s has %d %s", args[0], len(wrong), mistakes)}
 			}
 			if !p.json {
-				fmt.Fprintf(p.out, "%s is good: %d users, %d schedules, %d notifiers, %d routes.\n", args[0], len(f.Users), len(f.Schedules), len(f.Notifiers), len(f.Routes))
+				fmt.Fprintf(p.out, "%s is good. Users: %d, schedules: %d, notifiers: %d, routes: %d.\n", args[0], len(f.Users), len(f.Schedules), len(f.Notifiers), len(f.Routes))
 			}
 			return nil
 		}),

@@ -86,7 +86,7 @@ func (s *Server) offerLink(ctx context.Context, p press) (string, error) {
 		return "", err
 	}
 	s.log.Infow("an unknown chat account pressed a button", "provider", p.provider, "account", p.account, "incident", p.incident)
-	return fmt.Sprintf("tocsin does not know yet who you are, so nothing was changed. Open %s/link/%s within 15 minutes; then this press is applied.", s.file().Server.PublicURL, code), nil
+	return fmt.Sprintf("tocsin does not know yet who you are, so nothing was changed. Open %s/link/%s within 15 minutes: it says how your account is linked, and then this press is applied.", s.file().Server.PublicURL, code), nil
 }
 
 // whisper gives a private answer after the callback was answered. Where too many are under way it is left out: what was
