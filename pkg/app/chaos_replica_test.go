@@ -49,14 +49,13 @@ type chaosReplica struct {
 	lives   int
 	writers map[string]string // how a process is called in the database's log of writes -> its replica's id
 	events  map[string]int
+	slowest time.Duration // of the starts
 }
 
 // chaosLife is one process.
 type chaosLife struct {
-	cmd  *exec.Cmd
-	log  *chaosLog
-	done chan struct{} // closed when it is gone; err is set then
-	err  error
+	*child
+	log *chaosLog
 }
 
 // address is where the place's process takes alerts; empty while there is none. A frozen one has an address.
@@ -69,8 +68,21 @@ func (r *chaosReplica) address() string {
 	return r.life.log.address()
 }
 
-// start brings a process to life and returns when it serves.
+// start brings a process to life and returns when it serves. One whose connection is cut while it starts ends, and says
+// so; like any orchestrator, it starts another.
 func (r *chaosReplica) start(ctx context.Context) error {
+	for {
+		err := r.startOnce(ctx)
+		if err == nil || !strings.Contains(err.Error(), "57P01") {
+			return err
+		}
+		r.mu.Lock()
+		r.events["start cut"]++
+		r.mu.Unlock()
+	}
+}
+
+func (r *chaosReplica) startOnce(ctx context.Context) error {
 	r.mu.Lock()
 	r.lives++
 	writer := fmt.Sprintf("%d.%d", r.slot, r.lives)
@@ -84,18 +96,14 @@ func (r *chaosReplica) start(ctx context.Context) error {
 	q.Set("chaos.writer", writer)
 	u.RawQuery = q.Encode()
 
-	l := &chaosLife{log: &chaosLog{serving: make(chan struct{})}, done: make(chan struct{})}
-	l.cmd = exec.Command(r.binary, "serve", "--config", r.file)
-	l.cmd.Env = append(os.Environ(), "TOCSIN_DATABASE_URL="+u.String(), "GOTRACEBACK=all")
-	l.cmd.Stdout, l.cmd.Stderr = l.log, l.log
-	l.cmd.SysProcAttr = dieWithUs()
-	if err := l.cmd.Start(); err != nil {
+	began := time.Now()
+	l := &chaosLife{log: &chaosLog{serving: make(chan struct{})}}
+	cmd := exec.Command(r.binary, "serve", "--config", r.file)
+	cmd.Env = append(os.Environ(), "TOCSIN_DATABASE_URL="+u.String(), "GOTRACEBACK=all")
+	cmd.Stdout, cmd.Stderr = l.log, l.log
+	if l.child, err = startChild(cmd); err != nil {
 		return err
 	}
-	go func() {
-		l.err = l.cmd.Wait()
-		close(l.done)
-	}()
 	limit := time.NewTimer(chaosStartLimit)
 	defer limit.Stop()
 	select {
@@ -111,7 +119,7 @@ func (r *chaosReplica) start(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.life = l
+	r.life, r.slowest = l, max(r.slowest, time.Since(began))
 	r.writers[writer] = l.log.replica()
 	return nil
 }

@@ -165,19 +165,25 @@ func (s *chaosSource) handIn(ctx context.Context, a chaosAlert, status string) {
 	s.accepted[a.Key] = took.IncidentID
 }
 
-// firing sends all alerts, spread over d, and those that resolve at once right after.
+// chaosBurst is how many alerts come at once: things break together.
+const chaosBurst = 20
+
+// firing sends all alerts in bursts that are spread over d, and those that resolve at once right after.
 func (s *chaosSource) firing(ctx context.Context, alerts []chaosAlert, d time.Duration) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	tick := time.NewTicker(max(d/time.Duration(len(alerts)), time.Microsecond))
+	tick := time.NewTicker(max(d*chaosBurst/time.Duration(len(alerts)), time.Microsecond))
 	defer tick.Stop()
-	for _, a := range alerts {
+	for n, a := range alerts {
 		all.Go(func() {
 			s.alert(ctx, a, "firing")
 			if a.fate == fateAtOnce {
 				s.alert(ctx, a, "resolved")
 			}
 		})
+		if (n+1)%chaosBurst != 0 {
+			continue
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

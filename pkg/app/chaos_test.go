@@ -27,7 +27,7 @@ import (
 const (
 	chaosLength = 40 * time.Second // of the phase in which things break; TOCSIN_CHAOS sets another
 	chaosAmount = 500              // alerts in that time; a longer run has more
-	chaosQuiet  = 75 * time.Second // how long what is left may take after it: a thread looks for its card every 30 s
+	chaosQuiet  = 3 * time.Minute  // how long what is left may take after it on a crowded machine; seconds, elsewhere
 	chaosLease  = 4 * time.Second  // the least that calls of a second allow
 )
 
@@ -64,8 +64,10 @@ func TestChaos(t *testing.T) {
 	w.telegram.ClearFaults()
 	calm := time.Now()
 	people.Wait()
+	answered := time.Since(calm)
 	w.settle(ctx)
-	t.Logf("at rest %s after the last fault", time.Since(calm).Round(time.Millisecond))
+	t.Logf("after the last fault all was accepted and answered in %s, and at rest in %s; the slowest start took %s", answered.Round(time.Millisecond),
+		time.Since(calm).Round(time.Millisecond), max(w.replicas[0].slowest, w.replicas[1].slowest).Round(time.Millisecond))
 	// A graceful stop records all that is known; what comes after it is the last word.
 	for _, r := range w.replicas {
 		if err := r.stop(); err != nil {

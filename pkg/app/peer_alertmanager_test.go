@@ -118,15 +118,16 @@ func startAlertmanager(t *testing.T, config string) *alertmanager {
 	a := &alertmanager{log: &amLog{addr: make(chan string, 1)}}
 	cmd := exec.Command(binary, "--config.file="+file, "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0",
 		"--cluster.listen-address=", "--web.external-url=http://alertmanager.localhost")
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = a.log, a.log, dieWithUs()
-	if err := cmd.Start(); err != nil {
+	cmd.Stdout, cmd.Stderr = a.log, a.log
+	run, err := startChild(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		kill := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
 		defer kill.Stop()
-		_ = cmd.Wait() // how it ends is its own matter
+		<-run.done // how it ends is its own matter
 		if t.Failed() {
 			t.Logf("Alertmanager said:\n%s", a.log)
 		}
