@@ -25,6 +25,7 @@ type job struct {
 	env      delivery.Env
 	attempt  delivery.Attempt
 	call     provider.Call
+	name     string        // page: of the one whom it goes to; empty: not known, or an edit
 	link     *linkOf       // page: whose link is still to be looked up
 	planned  time.Duration // page: how long after its making this way was to be tried
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,7 +156,7 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 			return &s
 		}
 	}
-	if err := w.compose(f, j, v, around.Contents[j.ContentID], parent, entries, accounts); err != nil {
+	if err := w.compose(f, j, v, around.Contents[j.ContentID], parent, entries); err != nil {
 		w.o.Log.Error("a message could not be made", zap.String("delivery", j.ID.String()), zap.Error(err))
 		s := j.Reject("payload:compose", w.o.Redact("Its message could not be made: "+err.Error()))
 		return &s
@@ -174,9 +175,12 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 		j.call.Reference, j.attempt.Address = parent.Reference, place(parent.Reference)
 	default:
 		person, err := plan.Resolve(f, accounts, j.Notifier, j.Target, j.Now)
+		first, whose := w.owner(f, accounts, j.Notifier, v.Address)
 		switch {
-		case v.Address != "" && !filled(v.Address):
-			j.attempt.Address = v.Address // bound, and whoever the target means by now
+		case v.Address != "" && whose: // bound, and whoever the target means by now
+			j.attempt.Address, j.name = first.Address, first.Name
+		case v.Address != "" && !filled(v.Address): // the same, and nobody's by now
+			j.attempt.Address = v.Address
 		case err != nil:
 			var u *plan.Unreachable
 			if !errors.As(err, &u) {
@@ -185,13 +189,35 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 			s := j.Unreachable(u.Reason, u.Sentence)
 			return &s
 		default:
-			j.attempt.Address, j.planned = person.Address, person.After
+			j.attempt.Address, j.name, j.planned = person.Address, person.Name, person.After
 		}
 	}
 	// The call goes to the address; the row, which is for reading, names a secret one as the file does. An attempt in
 	// doubt binds such an address by the notifier, whose place it is.
 	j.call.Address, j.attempt.Address = j.attempt.Address, w.o.Redact(j.attempt.Address)
 	return nil
+}
+
+// owner is the person to whom an address belongs that an attempt in doubt has bound, with the address as it is called: the
+// row has it without secrets.
+func (w *Worker) owner(f *config.File, accounts []plan.Account, notifier, address string) (plan.Person, bool) {
+	if address == "" {
+		return plan.Person{}, false
+	}
+	for _, u := range f.Users {
+		name := cmp.Or(u.Name, u.ID)
+		for _, c := range u.Contacts {
+			if c.Via == notifier && c.Address != "" && w.o.Redact(c.Address) == address {
+				return plan.Person{UserID: u.ID, Name: name, Address: c.Address}, true
+			}
+		}
+		for _, a := range accounts {
+			if a.UserID == u.ID && a.Provider == f.Notifiers[notifier].Type && w.o.Redact(a.AccountID) == address {
+				return plan.Person{UserID: u.ID, Name: name, Address: a.AccountID}, true
+			}
+		}
+	}
+	return plan.Person{}, false
 }
 
 // filled says that an address was put down with ${NAME} in place of a secret: it can't be called as it stands.
@@ -209,7 +235,7 @@ func place(r delivery.Reference) string {
 }
 
 // compose makes the message from the newest content.
-func (w *Worker) compose(f *config.File, j *job, v delivery.Verdict, c store.Content, parent store.Card, entries []card.Entry, accounts []plan.Account) error {
+func (w *Worker) compose(f *config.File, j *job, v delivery.Verdict, c store.Content, parent store.Card, entries []card.Entry) error {
 	if c.ID == uuid.Nil {
 		return errors.New("its content is not there")
 	}
@@ -231,10 +257,9 @@ func (w *Worker) compose(f *config.File, j *job, v delivery.Verdict, c store.Con
 		j.call.Message = card.Replies(snap, entries, o)
 		j.call.Broadcast = slices.ContainsFunc(entries, func(e card.Entry) bool { return card.Tells(e, j.Notifier) })
 	case delivery.Page:
-		person, _ := plan.Resolve(f, accounts, j.Notifier, j.Target, j.Now) // bound by doubt: the name may be another's by now
-		j.call.Message = card.Page(snap, person.Name, "", o)
+		j.call.Message = card.Page(snap, j.name, "", o)
 		if !parent.Reference.IsZero() {
-			j.link = &linkOf{notifier: parent.Notifier, reference: parent.Reference, snap: snap, name: person.Name, options: o}
+			j.link = &linkOf{notifier: parent.Notifier, reference: parent.Reference, snap: snap, name: j.name, options: o}
 		}
 	default:
 		j.call.Message = card.Notice(snap, o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
@@ -279,6 +281,53 @@ func TestPersonIsResolvedAtTheCall(t *testing.T) {
 			}
 			if a, b := d.called(1), d.called(2); a.Key != b.Key {
 				t.Errorf("a retry is another effect: %s, %s", a.Key, b.Key)
+			}
+		})
+	}
+}
+
+// Rule 9: the hand-off comes while a page's attempt is in doubt: the repeat goes to the first one and speaks to them, also
+// where the file takes the address from a secret and the row has none of it.
+func TestDoubtBindsThePersonAcrossAHandOff(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []bool{false, true} {
+		t.Run(fmt.Sprintf("secret=%v", secret), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, direct("dm"))
+			if secret {
+				s.redact = strings.NewReplacer("U0FIRST", "${FIRST}", "U0SECOND", "${SECOND}").Replace
+			}
+			onCall := func(id string) func(*config.File) {
+				return func(f *config.File) {
+					f.Users = []config.User{
+						{ID: "ana", Name: "Ana", Contacts: []config.Contact{{Via: "dm", Address: "U0FIRST"}}},
+						{ID: "bo", Name: "Bo", Contacts: []config.Contact{{Via: "dm", Address: "U0SECOND"}}},
+					}
+					f.Schedules = []oncall.Schedule{{ID: "primary", Zone: time.UTC, Layers: []oncall.Layer{{Users: [][]string{{id}}}}}}
+				}
+			}
+			s.change(onCall("ana"))
+			d := s.desk("dm").says(func(_ context.Context, n int, c provider.Call) delivery.Result {
+				if n > 1 {
+					return took(n, c)
+				}
+				s.change(onCall("bo"))
+				return lostIt
+			})
+			page := aPage("dm", "", 0)
+			page.Target = "schedule:primary"
+			id := s.add(s.incident("a"), page)[0]
+			s.start("first")
+			s.waitFor(id, delivery.Sent)
+			for n, c := range d.all() {
+				if c.Address != "U0FIRST" || !strings.HasPrefix(c.Message.Text, "Ana, ") {
+					t.Errorf("call %d goes to %s and says %q", n+1, c.Address, c.Message.Text)
+				}
+			}
+			for _, a := range s.attempts(id) {
+				if want := map[bool]string{false: "U0FIRST", true: "${FIRST}"}[secret]; a.Address != want {
+					t.Errorf("the row has %q", a.Address)
+				}
 			}
 		})
 	}

@@ -46,6 +46,7 @@ type site struct {
 	mu       sync.Mutex
 	desks    map[string]provider.Provider
 	accounts []plan.Account
+	redact   func(string) string // nil: there are no secrets
 	gates    []*gate
 }
 
@@ -182,7 +183,7 @@ func (s *site) ready(id string, h ...hooks) *hand {
 	core, logs := observer.New(zapcore.InfoLevel)
 	a := &hand{t: s.t, line: l, logs: logs, metrics: worker.NewMetrics(prometheus.NewRegistry()), ran: make(chan struct{})}
 	o := worker.Options{
-		ID: id, Store: st, File: s.file.Load, Dead: func() { a.deaths.Add(1) }, Log: zap.New(core), Metrics: a.metrics,
+		ID: id, Store: st, File: s.file.Load, Redact: s.redact, Dead: func() { a.deaths.Add(1) }, Log: zap.New(core), Metrics: a.metrics,
 		Provider: func(n string) (provider.Provider, bool) {
 			for _, k := range h {
 				if k.provider != nil {
