@@ -8,6 +8,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 )
 
@@ -205,9 +206,9 @@ func TestLateAnswerSettlesWhatIsHeld(t *testing.T) {
 	}
 }
 
-// The first worker comes back before anybody has begun another attempt: its late answer is read again before the create,
-// and nothing is sent twice.
-func TestLateAnswerIsReadBeforeTheRepeat(t *testing.T) {
+// The first worker comes back before anybody has begun another attempt: its late answer settles the row under the second
+// one's hands, and nothing is sent twice.
+func TestLateAnswerComesBeforeTheRepeat(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, channel("ops"))
 	g := s.gate()
@@ -236,6 +237,30 @@ func TestLateAnswerIsReadBeforeTheRepeat(t *testing.T) {
 	}
 	first.quiet()
 	second.quiet()
+}
+
+// Evidence that came by another way than the worker that called is read before each create as well: what is known to be
+// there is adopted, not made again.
+func TestEvidenceIsReadBeforeTheRepeat(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, retries(channel("ops"), slow))
+	d := s.desk("ops").says(always(lostIt))
+	i := s.incident("a")
+	id := s.add(i, aCard("ops"))[0]
+	s.start("first")
+	s.until("the wait", func() bool { return s.row(id).Tries == 1 })
+	s.exec(`update attempt set late_outcome = 'sent', late_at = clock_timestamp(), late_reference = '{"channel": "C0OPS", "ts": "1.5"}' where delivery_id = $1`, id)
+	d.says(nil)
+	s.move(2 * time.Hour)
+	s.waitFor(id, delivery.Sent)
+	if got := s.outcomes(id); got != "[create unknown by worker]" || len(d.all()) != 1 {
+		t.Errorf("%s, %d calls", got, len(d.all()))
+	}
+	s.becomes(i, message.Acknowledged)
+	if c := d.called(2); c.Operation != delivery.OpEdit || c.Reference.TS != "1.5" {
+		t.Errorf("%+v", c)
+	}
+	s.settled()
 }
 
 // C6: replicas' clocks may be hours off. No time of theirs is written: due times, leases and attempts follow the
