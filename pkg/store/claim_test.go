@@ -102,12 +102,13 @@ func TestClaimFillsEachLanesPlacesByPriorityThenAge(t *testing.T) {
 	inc := s.incident("k")
 	// Made in an order that is neither, so that only the claim can bring them into theirs.
 	kinds := []delivery.Kind{delivery.Bulk, delivery.Thread, delivery.Page, delivery.Event, delivery.Card, delivery.Call}
-	age := map[delivery.Kind]time.Duration{delivery.Bulk: 50, delivery.Event: 40, delivery.Thread: 30, delivery.Card: 20, delivery.Page: 5, delivery.Call: 10}
+	minutes := map[delivery.Kind]int{delivery.Bulk: 50, delivery.Event: 40, delivery.Thread: 30, delivery.Card: 20, delivery.Page: 5, delivery.Call: 10}
 	by := map[delivery.Kind][2]uuid.UUID{} // the younger and the older one
 	for _, k := range kinds {
 		young, old := s.add(inc, k), s.add(inc, k)
-		s.due(young, -age[k]*time.Minute)
-		s.due(old, -age[k]*time.Minute-30*time.Second)
+		age := time.Duration(minutes[k]) * time.Minute
+		s.due(young, -age)
+		s.due(old, -age-30*time.Second)
 		by[k] = [2]uuid.UUID{young, old}
 	}
 	for range 3 {
