@@ -42,7 +42,7 @@ routes: [{match: "alert.*.*.db", notify: [audit]}]
 	go func() { ended <- a.Run(ctx) }()
 	base := "http://" + a.Addr()
 	eventually(t, "the replica is ready", func() bool { n, _ := status(t, base+"/readyz"); return n == http.StatusOK })
-	resp, err := http.Post(base+"/v1/alerts", "application/json", strings.NewReader(`{"kind": "k", "criticality": "high", "job": "db"}`)) //nolint:noctx // loopback
+	resp, err := http.Post(base+"/v1/alerts", "application/json", strings.NewReader(`{"kind": "k", "criticality": "high", "job": "db"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func plain(err error) error {
 	if inner == nil {
 		return err
 	}
-	joined, ok := inner.(interface{ Unwrap() []error }) //nolint:errorlint // what lies directly below is meant
+	joined, ok := inner.(interface{ Unwrap() []error })
 	if !ok {
 		return inner
 	}
@@ -188,6 +188,12 @@ func notFound(err error) error {
 func Refused(err error) bool {
 	var p *pgconn.PgError
 	return errors.As(err, &p) && (strings.HasPrefix(p.Code, "22") || strings.HasPrefix(p.Code, "23"))
+}
+
+// Locked says that somebody else's transaction held a row longer than a statement waits. Nothing was written.
+func Locked(err error) bool {
+	var p *pgconn.PgError
+	return errors.As(err, &p) && p.Code == "55P03"
 }
 
 // again says that a transaction may be run again as it is: nothing of it has taken place.

@@ -179,31 +179,40 @@ func TestRestOfABatchFails(t *testing.T) {
 	}
 }
 
-// One result that the database refuses holds up no other, and is recorded once the database takes it.
+// One result that the database refuses, or whose row somebody holds longer than a statement waits, holds up no other, and
+// is recorded once the database takes it.
 func TestRefusedResultHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, hook("audit"))
-	ids := s.events(s.incident("a"), "audit", 8)
-	refuse(s, ids[0])
-	w := s.start("first")
-	for _, id := range ids[1:] {
-		s.waitFor(id, delivery.Sent)
+	for name, code := range map[string]string{"a constraint": refusal, "a held row": "55P03"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, hook("audit"))
+			ids := s.events(s.incident("a"), "audit", 8)
+			refuse(s, ids[0], code)
+			w := s.start("first")
+			for _, id := range ids[1:] {
+				s.waitFor(id, delivery.Sent)
+			}
+			if r := s.row(ids[0]); !r.Open {
+				t.Errorf("%+v", r)
+			}
+			s.alter("drop trigger refuse on attempt")
+			s.waitFor(ids[0], delivery.Sent)
+			if calls := s.desk("audit").all(); len(calls) != 8 {
+				t.Errorf("%d calls", len(calls))
+			}
+			w.quiet()
+		})
 	}
-	if r := s.row(ids[0]); !r.Open {
-		t.Errorf("%+v", r)
-	}
-	s.alter("drop trigger refuse on attempt")
-	s.waitFor(ids[0], delivery.Sent)
-	if calls := s.desk("audit").all(); len(calls) != 8 {
-		t.Errorf("%d calls", len(calls))
-	}
-	w.quiet()
 }
 
-// refuse makes the schema refuse the results of one delivery's attempts.
-func refuse(s *site, id uuid.UUID) {
+// refusal is the code of a check constraint that says no.
+const refusal = "23514"
+
+// refuse makes the schema refuse the results of one delivery's attempts, with a code.
+func refuse(s *site, id uuid.UUID, code string) {
 	s.exec(fmt.Sprintf(`create function refuse() returns trigger language plpgsql as $$ begin
-		if new.delivery_id = '%s' and new.closed_by = 'worker' then raise exception 'never' using errcode = '23514'; end if; return new; end $$`, id))
+		if new.delivery_id = '%s' and new.closed_by = 'worker' then raise exception 'never' using errcode = '%s'; end if; return new; end $$`, id, code))
 	s.alter("create trigger refuse before update on attempt for each row execute function refuse()")
 }
 
@@ -216,7 +225,7 @@ func TestRefusedResultIsGivenUpWithItsLease(t *testing.T) {
 	s.change(func(f *config.File) { f.Worker.Lease = 1200 * time.Millisecond })
 	i := s.incident("a")
 	id := s.add(i, anEvent("audit"))[0]
-	refuse(s, id)
+	refuse(s, id, refusal)
 	w := s.start("first")
 	s.until("the takeover", func() bool { return counted(t, w.metrics.Takeovers) > 0 })
 	s.alter("drop trigger refuse on attempt")

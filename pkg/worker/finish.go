@@ -35,8 +35,8 @@ func (w *Worker) finish(batch []*job) {
 			try = -1
 			continue
 		}
-		if store.Refused(err) {
-			// One row that the database refuses must not hold up the others: each for itself.
+		if store.Refused(err) || store.Locked(err) {
+			// One row that the database refuses, or that somebody holds, must not hold up the others: each for itself.
 			if len(batch) == 1 {
 				w.aside.Go(func() { w.insist(batch[0]) })
 				return
@@ -51,8 +51,8 @@ func (w *Worker) finish(batch []*job) {
 	}
 }
 
-// insist goes on trying to record a result that the database refuses, beside the loop. When its lease is over it gives
-// up: whoever takes the row over calls the attempt unknown.
+// insist goes on trying to record a result that the database refuses, or whose row somebody holds, beside the loop. One
+// that is refused is given up when its lease is over: whoever takes the row over calls the attempt unknown.
 func (w *Worker) insist(j *job) {
 	for try := 0; ; try++ {
 		w.rest(backoff(try))
