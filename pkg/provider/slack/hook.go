@@ -71,14 +71,15 @@ func judgeHook(rec wire.Record, slacks bool) delivery.Result {
 	if settled {
 		return res
 	}
+	if !rec.Whole() {
+		return rec.BrokenOff()
+	}
 	body := strings.TrimSpace(string(rec.Body))
 	code := ""
-	if rec.Whole() {
-		if codeForm.MatchString(body) {
-			code = body
-		} else if a := parse(rec.Body); a.json && !a.ok {
-			code = a.code
-		}
+	if codeForm.MatchString(body) {
+		code = body
+	} else if a := parse(rec.Body); a.json && !a.ok {
+		code = a.code
 	}
 	if r, ok := lookUp(code, hookCodes, codes); ok && code != "" && r.verdict != same {
 		res = r.apply(res, code, "the webhook's channel", "")

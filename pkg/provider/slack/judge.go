@@ -64,10 +64,10 @@ func judge(rec wire.Record, c provider.Call) delivery.Result {
 	if settled {
 		return res
 	}
-	a := answer{}
-	if rec.Whole() {
-		a = parse(rec.Body)
+	if !rec.Whole() {
+		return rec.BrokenOff()
 	}
+	a := parse(rec.Body)
 	place := c.Address
 	if place == "" {
 		place = c.Reference.Channel

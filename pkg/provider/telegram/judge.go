@@ -71,6 +71,9 @@ func judge(rec wire.Record, c provider.Call) delivery.Result {
 		}
 		return res
 	}
+	if !rec.Whole() {
+		return rec.BrokenOff()
+	}
 	place := c.Address
 	if place == "" {
 		place = "chat " + strconv.FormatInt(c.Reference.ChatID, 10)

@@ -45,17 +45,24 @@ func (r Record) Judge() (res delivery.Result, settled bool) {
 	case r.Status < 200:
 		return r.Doubt("http_"+strconv.Itoa(r.Status), fmt.Sprintf("%s answered %d, which is no answer to a message", r.Host, r.Status)), true
 	case r.Status < 300 && r.ReadErr != nil:
-		res.Outcome, res.Evidence = delivery.OutcomeUnknown, delivery.PossiblySent
-		res.Reason = r.readReason()
-		if r.timedOut {
-			res.Error = r.ReadErr.Error() // the bound's own words
-		} else {
-			res.Error = fmt.Sprintf("the answer of %s broke off after %d bytes: %v", r.Host, len(r.Body), r.ReadErr)
-		}
-		res.Sentence = r.mayHaveArrived()
-		return r.clean(res), true
+		return r.BrokenOff(), true
 	}
 	return res, false
+}
+
+// BrokenOff is the result of an answer whose body did not come whole, where the body decides: unknown. With a 4xx too: a
+// refusal that can't be read may say that all is as it should be ("not modified"), or name a fault that passes.
+func (r Record) BrokenOff() delivery.Result {
+	res := r.evidence()
+	res.Outcome, res.Evidence = delivery.OutcomeUnknown, delivery.PossiblySent
+	res.Reason = r.readReason()
+	if r.timedOut {
+		res.Error = r.ReadErr.Error() // the bound's own words
+	} else {
+		res.Error = fmt.Sprintf("the answer of %s broke off after %d bytes: %v", r.Host, len(r.Body), r.ReadErr)
+	}
+	res.Sentence = r.mayHaveArrived()
+	return r.clean(res)
 }
 
 // Doubt is the result of an answer that does not say what happened: unknown, with the provider's name before code.
