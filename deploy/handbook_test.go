@@ -606,7 +606,7 @@ func TestProviderPagesExplainTheirCodes(t *testing.T) {
 func TestAPIPageHasEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	text := page(t, "api.md")
-	raw, err := server.New(server.Options{}).OpenAPI()
+	raw, err := server.New(server.Options{File: func() *config.File { return &config.File{} }}).OpenAPI()
 	if err != nil {
 		t.Fatal(err)
 	}
