@@ -402,6 +402,43 @@ func TestPageForLaterIsMeasuredFromItsTime(t *testing.T) {
 	}
 }
 
+// A page that is looked at before its bound, while the card's first attempt is under way, waits on for what is left of it.
+func TestPageLookedAtTooEarlyWaitsOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, channel("ops"), direct("dm"))
+	g := s.gate()
+	s.desk("ops").says(g.held(took))
+	ids := s.add(s.incident("a"), aCard("ops"), aPage("dm", "ana", time.Hour))
+	s.start("first")
+	s.desk("ops").called(1)
+	before := s.row(ids[1]).Version
+	s.exec("update delivery set next_at = clock_timestamp() where id = $1", ids[1])
+	s.until("the look", func() bool { r := s.row(ids[1]); return r.Version > before && !r.Leased })
+	if r := s.row(ids[1]); r.State != "pending" || r.Reason != "waiting_for_card" || r.Attempts != 0 || *r.DueIn < 3000 {
+		t.Errorf("%+v", r)
+	}
+	g.open()
+	s.waitFor(ids[1], delivery.Sent)
+}
+
+// tocsin_page_seconds is from accepted to the first call: a page that is tried again is no second page.
+func TestPageSecondsCountsAPageOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, direct("dm"))
+	s.desk("dm").says(func(_ context.Context, n int, c provider.Call) delivery.Result {
+		if n < 3 {
+			return refused
+		}
+		return took(n, c)
+	})
+	id := s.add(s.incident("a"), aPage("dm", "ana", 0))[0]
+	w := s.start("first")
+	s.waitFor(id, delivery.Sent)
+	if n, _ := observed(t, w.metrics.PageSeconds); n != 1 || len(s.attempts(id)) != 3 {
+		t.Errorf("%d pages are counted, %d attempts", n, len(s.attempts(id)))
+	}
+}
+
 // A page waits for the card's first attempt, not for the card: when that fails it leaves at once, without a link.
 func TestPageLeavesWhenTheCardsFirstAttemptIsOver(t *testing.T) {
 	t.Parallel()
