@@ -1,7 +1,7 @@
 // Package slacktest is a simulated Slack: the Web API, incoming webhooks, signed button callbacks and a page that
 // shows the workspace. Tests use it, and `tocsin dev` shows it to people. Nothing leaves the machine.
 //
-// It answers as docs.slack.dev and the notes in dialects.md describe Slack, including the traps: `text` without
+// It answers as docs.slack.dev describes Slack and as it is known to behave, including the traps: `text` without
 // `blocks` on chat.update removes the blocks, a reply to something that is no parent lands in the channel with
 // ok:true, metadata comes back only when asked for, a U… target comes back as D….
 package slacktest

@@ -1,7 +1,7 @@
 // Package telegramtest is a simulated Telegram: the Bot API, signed button callbacks by webhook or getUpdates, and a
 // page that shows the chats. Tests use it, and `tocsin dev` shows it to people. Nothing leaves the machine.
 //
-// It answers as core.telegram.org/bots/api and the notes in dialects.md describe the Bot API, including the traps:
+// It answers as core.telegram.org/bots/api describes the Bot API and as its server is known to behave, including the traps:
 // message ids of different groups overlap, an edit without reply_markup takes the buttons away, a repeated edit is
 // refused as "not modified", a message id alone cannot be looked up.
 package telegramtest
