@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -19,6 +20,16 @@ func (d Delivery) Raise(revision int) (Step, bool) {
 	}
 	// Pending: the row is due by its own time already, and a pause or backoff is not cut short. Else only noted.
 	return d.note(c), true
+}
+
+// ThreadAfter is how long a thread goes on trying to tell the rest after its incident has ended.
+const ThreadAfter = 24 * time.Hour
+
+// Close is Raise for the last time, as the incident ends: what the thread has not told within ThreadAfter is not told.
+func (d Delivery) Close(sequence int) (Step, bool) {
+	s, ok := d.Raise(sequence)
+	s.change.Expires = ThreadAfter
+	return s, ok
 }
 
 // Cancel withdraws a delivery that is not out yet. reason is acknowledged, resolved or canceled_by. A row whose attempt

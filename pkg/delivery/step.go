@@ -37,6 +37,8 @@ type Change struct {
 	Release bool // the lease ends with this write
 	Closes  bool // the open attempt is no longer open
 	Renew   bool // its lifetime, where it has one, begins anew
+
+	Expires time.Duration // more than 0: it lives that long from the write on
 }
 
 // Next says what a write does to next_at.

@@ -276,7 +276,11 @@ func (c *change) moves() []delivery.Step {
 				s, ok = d.Raise(c.inc.Revision)
 			}
 		case delivery.Thread:
-			if len(c.entries) > 0 {
+			switch {
+			case len(c.entries) == 0:
+			case c.ended == "resolved":
+				s, ok = d.Close(c.inc.Sequence)
+			default:
 				s, ok = d.Raise(c.inc.Sequence)
 			}
 		case delivery.Page:

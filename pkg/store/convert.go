@@ -121,6 +121,7 @@ func applyParams(steps []delivery.Step) query.ApplyParams {
 		p.Releases = append(p.Releases, c.Release)
 		p.Closes = append(p.Closes, c.Closes)
 		p.Renews = append(p.Renews, c.Renew)
+		p.Expires = append(p.Expires, c.Expires.Seconds())
 	}
 	return p
 }

@@ -93,7 +93,8 @@ with v as materialized (
     unnest(@effects::int[]) as effect, unnest(@desireds::int[]) as desired, unnest(@applieds::int[]) as applied, unnest(@refs::text[]) as ref,
     unnest(@tries::int[]) as tries, unnest(@doubts::text[]) as doubt, unnest(@stop_states::text[]) as stop_state, unnest(@stop_reasons::text[]) as stop_reason,
     unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter,
-    unnest(@releases::boolean[]) as release, unnest(@closes::boolean[]) as closes, unnest(@renews::boolean[]) as renew
+    unnest(@releases::boolean[]) as release, unnest(@closes::boolean[]) as closes, unnest(@renews::boolean[]) as renew,
+    unnest(@expires::float8[]) as expires
 ), locked as materialized (
   select d.ctid as tid, v.* from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
@@ -109,7 +110,7 @@ with v as materialized (
     open_attempt = case when v.closes then null else d.open_attempt end,
     settled_at = case v.next when 0 then d.settled_at when 1 then null else clock_timestamp() end,
     announced_at = case when v.next = 0 then d.announced_at end,
-    expires_at = case when v.renew then clock_timestamp() + d.lifetime else d.expires_at end,
+    expires_at = case when v.renew then clock_timestamp() + d.lifetime when v.expires > 0 then clock_timestamp() + make_interval(secs => v.expires) else d.expires_at end,
     version = d.version + 1
   from locked v
   where d.ctid = v.tid

@@ -75,9 +75,10 @@ with v as materialized (
     unnest($8::int[]) as effect, unnest($9::int[]) as desired, unnest($10::int[]) as applied, unnest($11::text[]) as ref,
     unnest($12::int[]) as tries, unnest($13::text[]) as doubt, unnest($14::text[]) as stop_state, unnest($15::text[]) as stop_reason,
     unnest($16::int[]) as next, unnest($17::float8[]) as delay, unnest($18::float8[]) as jitter,
-    unnest($19::boolean[]) as release, unnest($20::boolean[]) as closes, unnest($21::boolean[]) as renew
+    unnest($19::boolean[]) as release, unnest($20::boolean[]) as closes, unnest($21::boolean[]) as renew,
+    unnest($22::float8[]) as expires
 ), locked as materialized (
-  select d.ctid as tid, v.id, v.token, v.version, v.notes, v.state, v.reason, v.sentence, v.effect, v.desired, v.applied, v.ref, v.tries, v.doubt, v.stop_state, v.stop_reason, v.next, v.delay, v.jitter, v.release, v.closes, v.renew from v join delivery d on d.id = any(array[v.id]) for update of d
+  select d.ctid as tid, v.id, v.token, v.version, v.notes, v.state, v.reason, v.sentence, v.effect, v.desired, v.applied, v.ref, v.tries, v.doubt, v.stop_state, v.stop_reason, v.next, v.delay, v.jitter, v.release, v.closes, v.renew, v.expires from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
   update delivery d set
     state = v.state,
@@ -91,7 +92,7 @@ with v as materialized (
     open_attempt = case when v.closes then null else d.open_attempt end,
     settled_at = case v.next when 0 then d.settled_at when 1 then null else clock_timestamp() end,
     announced_at = case when v.next = 0 then d.announced_at end,
-    expires_at = case when v.renew then clock_timestamp() + d.lifetime else d.expires_at end,
+    expires_at = case when v.renew then clock_timestamp() + d.lifetime when v.expires > 0 then clock_timestamp() + make_interval(secs => v.expires) else d.expires_at end,
     version = d.version + 1
   from locked v
   where d.ctid = v.tid
@@ -123,6 +124,7 @@ type ApplyParams struct {
 	Releases    []bool
 	Closes      []bool
 	Renews      []bool
+	Expires     []float64
 }
 
 // Writes decided steps, each only on the row that it was decided on: same token, same version. Returns the rows that
@@ -150,6 +152,7 @@ func (q *Queries) Apply(ctx context.Context, arg ApplyParams) ([]uuid.UUID, erro
 		arg.Releases,
 		arg.Closes,
 		arg.Renews,
+		arg.Expires,
 	)
 	if err != nil {
 		return nil, err
