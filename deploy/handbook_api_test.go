@@ -1,0 +1,209 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/server"
+)
+
+func TestAPIPageHasEveryEndpoint(t *testing.T) {
+	t.Parallel()
+	text := page(t, "api.md")
+	raw, err := server.New(server.Options{File: func() *config.File { return &config.File{} }}).OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]struct{ Description string }
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{} // endpoint -> scope
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			m := regexp.MustCompile(`the scope ([a-z]+)\.`).FindStringSubmatch(op.Description)
+			if m == nil {
+				t.Fatalf("%s %s does not say which scope it needs: %q", method, path, op.Description)
+			}
+			want[strings.ToUpper(method)+" "+path] = m[1]
+		}
+	}
+	if len(want) < 10 {
+		t.Fatalf("only %d endpoints", len(want))
+	}
+	said := map[string]string{}
+	for _, r := range table(text, "") {
+		if len(r) == 3 && strings.Contains(r[0], " /v1/") {
+			said[strings.Trim(r[0], "`")] = r[1]
+		}
+	}
+	if !maps.Equal(said, want) {
+		t.Errorf("api.md lists %v, the server has %v", said, want)
+	}
+}
+
+func TestAPIPageHasEveryProblem(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../pkg/api/problem.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, m := range regexp.MustCompile(`problemPrefix \+ "([a-z-]+)" +// (\d+)`).FindAllStringSubmatch(string(source), -1) {
+		want[m[1]] = m[2]
+	}
+	said := map[string]string{}
+	for _, r := range table(page(t, "api.md"), "type `urn:tocsin:problem:…`") {
+		said[strings.Trim(r[0], "`")] = r[1]
+	}
+	if len(want) < 10 || !maps.Equal(said, want) {
+		t.Errorf("api.md has the problems %v, the code %v", said, want)
+	}
+}
+
+// The bodies in the examples fit the wire types, and each example asks an endpoint that is there.
+func TestExamplesFitTheAPI(t *testing.T) {
+	t.Parallel()
+	fits := map[string]func() any{
+		"/v1/alerts$":             func() any { return &api.Alert{} },
+		"/(acknowledge|resolve)$": func() any { return &api.IncidentAction{} },
+		"/decision$":              func() any { return &api.Decide{} },
+		"/v1/users/[^/]+/link$":   func() any { return &api.LinkAccount{} },
+		"/v1/tokens$":             func() any { return &api.NewToken{} },
+		"/v1/alertmanager$":       func() any { return &map[string]any{} },
+	}
+	example := regexp.MustCompile(`(?s)(/v1/[^"\s?]+)[^\n]*?(?:\\\n[^\n]*?)?--json '(.*?)'`)
+	tried := 0
+	for _, name := range []string{"api.md", "alertmanager.md"} {
+		for _, b := range blocks(name, page(t, name)) {
+			for _, m := range example.FindAllStringSubmatch(b.text, -1) {
+				path, body := m[1], m[2]
+				var into any
+				for pattern, empty := range fits {
+					if regexp.MustCompile(pattern).MatchString(path) {
+						into = empty()
+					}
+				}
+				if into == nil {
+					t.Errorf("%s: no wire type is known for %s", name, path)
+					continue
+				}
+				tried++
+				d := json.NewDecoder(strings.NewReader(body))
+				d.DisallowUnknownFields()
+				if err := d.Decode(into); err != nil {
+					t.Errorf("%s: the body for %s does not fit: %v\n%s", name, path, err, body)
+				}
+			}
+		}
+	}
+	if tried < 8 {
+		t.Errorf("only %d examples with a body found", tried)
+	}
+}
+
+func TestSlackManifestAsksForWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("slack/manifest.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct {
+		Features struct {
+			Home struct {
+				Messages bool `yaml:"messages_tab_enabled"`
+			} `yaml:"app_home"`
+			Bot struct {
+				Name string `yaml:"display_name"`
+			} `yaml:"bot_user"`
+		} `yaml:"features"`
+		OAuth struct {
+			Scopes struct {
+				Bot []string `yaml:"bot"`
+			} `yaml:"scopes"`
+		} `yaml:"oauth_config"`
+		Settings struct {
+			Interactivity struct {
+				On  bool   `yaml:"is_enabled"`
+				URL string `yaml:"request_url"`
+			} `yaml:"interactivity"`
+			Socket   bool `yaml:"socket_mode_enabled"`
+			Rotation bool `yaml:"token_rotation_enabled"`
+		} `yaml:"settings"`
+	}
+	if err := yaml.Unmarshal(raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(m.OAuth.Scopes.Bot, []string{"chat:write"}) {
+		t.Errorf("scopes are %q", m.OAuth.Scopes.Bot)
+	}
+	if s := m.Settings; !s.Interactivity.On || s.Interactivity.URL != sample(t).Server.PublicURL+"/slack/interactions" || s.Socket || s.Rotation {
+		t.Errorf("settings are %+v", s)
+	}
+	if !m.Features.Home.Messages || m.Features.Bot.Name != "tocsin" {
+		t.Errorf("features are %+v", m.Features)
+	}
+	// What the provider calls needs no other scope: a method that is new in the code is to be looked up.
+	text, err := os.ReadFile("../pkg/provider/slack/slack.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := []string{"UpdateMessageContext", "PostMessageContext", "PostEphemeralContext", "GetPermalinkContext"}
+	for _, c := range regexp.MustCompile(`\bapi\.([A-Z][A-Za-z]+)\(`).FindAllSubmatch(text, -1) {
+		if !slices.Contains(known, string(c[1])) {
+			t.Errorf("the Slack provider calls %s: does the manifest have its scope?", c[1])
+		}
+	}
+}
+
+func TestAlertmanagerReceiver(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("alertmanager/alertmanager.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f struct {
+		Route struct {
+			Receiver string   `yaml:"receiver"`
+			GroupBy  []string `yaml:"group_by"`
+		} `yaml:"route"`
+		Receivers []struct {
+			Name  string `yaml:"name"`
+			Hooks []struct {
+				URL      string `yaml:"url"`
+				Resolved bool   `yaml:"send_resolved"`
+				Most     int    `yaml:"max_alerts"`
+				HTTP     struct {
+					Authorization struct {
+						Type string `yaml:"type"`
+						File string `yaml:"credentials_file"`
+					} `yaml:"authorization"`
+				} `yaml:"http_config"`
+			} `yaml:"webhook_configs"`
+		} `yaml:"receivers"`
+	}
+	if err := yaml.UnmarshalWithOptions(raw, &f); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Receivers) != 1 || f.Receivers[0].Name != f.Route.Receiver || len(f.Receivers[0].Hooks) != 1 {
+		t.Fatalf("receivers: %+v", f.Receivers)
+	}
+	h := f.Receivers[0].Hooks[0]
+	if h.URL != sample(t).Server.PublicURL+"/v1/alertmanager" || !h.Resolved || h.Most != 0 || h.HTTP.Authorization.Type != "Bearer" || h.HTTP.Authorization.File == "" {
+		t.Errorf("the receiver is %+v", h)
+	}
+	if !strings.Contains(page(t, "alertmanager.md"), h.HTTP.Authorization.File) || slices.Contains(f.Route.GroupBy, "...") {
+		t.Error("the page and the receiver do not name the same token file, or every alert is a group of its own")
+	}
+}
