@@ -26,7 +26,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"0: decisions, without clock, context, SQL, HTTP, log or randomness", []string{
-		"pkg/delivery", "pkg/card", "pkg/route", "pkg/oncall", "pkg/message",
+		"pkg/delivery", "pkg/card", "pkg/route", "pkg/oncall", "pkg/message", "pkg/pace",
 	}},
 	{"1: pure composition, the file, wire types, secrets", []string{
 		"pkg/plan", "pkg/config", "pkg/api", "pkg/redact", "sql",

@@ -39,6 +39,7 @@ func Notice(s Snapshot, o Options) message.Message {
 		Fields:   fields(s),
 		Items:    items,
 		More:     more,
+		MoreURL:  o.incident(s.IncidentID),
 		Links:    s.Links,
 		Footer:   o.footer(host(o.PublicURL), "incident "+s.IncidentID),
 	}

@@ -15,6 +15,14 @@ type Options struct {
 // repeatNote is the small print of a second message that may be one too many.
 const repeatNote = "repeat: an earlier attempt may have arrived"
 
+// incident is the page of an incident.
+func (o Options) incident(id string) string {
+	if o.PublicURL == "" || id == "" {
+		return ""
+	}
+	return o.PublicURL + "/incidents/" + id
+}
+
 // footer joins what is known into one line of small print.
 func (o Options) footer(lines ...string) string {
 	if o.Repeat {

@@ -2,6 +2,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
@@ -33,6 +34,7 @@ type Server struct {
 	PublicURL     string // no slash at the end; links in messages begin with it
 	ShutdownGrace time.Duration
 	Tokens        []Token
+	AllowPrivate  []netip.Prefix // addresses that URLs from outside the file may lead to although they are not public
 }
 
 // Token is an API token of the file. Hash is "sha256:<hex>" of the token's text.
@@ -92,6 +94,7 @@ type Notifier struct {
 	Concurrency int
 	Retries     delivery.Retries
 	Off         bool
+	Pace        Pace
 
 	// slack
 	Token, WebhookURL, Channel, SigningSecret, AppToken, APIURL string

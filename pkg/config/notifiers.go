@@ -68,7 +68,7 @@ func notifier(o *object, name string) Notifier {
 		o.get("timeout").problem("", "timeout is %s, it must be at most %s", n.Timeout, maxTimeout)
 	}
 	n.Retries = retries(o.get("retries").object())
-	o.unsupported("pace")
+	n.Pace = paceOf(o, n.Type)
 	switch n.Type {
 	case "slack":
 		slack(o, &n)

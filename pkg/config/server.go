@@ -50,6 +50,18 @@ func (l *loader) server(root *object) {
 	for _, v := range o.get("tokens").list() {
 		l.token(v)
 	}
+	for _, v := range o.get("allow_private").list() {
+		text, ok := v.text()
+		if !ok {
+			continue
+		}
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			v.problem("write an address with its length, for example 10.1.0.0/16", "%q is not a range of addresses", text)
+			continue
+		}
+		s.AllowPrivate = append(s.AllowPrivate, p.Masked())
+	}
 	o.done(nil)
 }
 

@@ -98,6 +98,18 @@ const (
 	Answered     Evidence = "answered"
 )
 
+// Phase is how far a call got on the wire. Evidence says what follows from it.
+type Phase string
+
+// The phases, in their order. The empty one: nothing was called, or there is no wire.
+const (
+	PhaseDNS     Phase = "dns"     // looking up the name
+	PhaseConnect Phase = "connect" // opening the connection
+	PhaseTLS     Phase = "tls"     // shaking hands
+	PhaseRequest Phase = "request" // connected: writing, or waiting for the answer
+	PhaseAnswer  Phase = "answer"  // the answer has begun
+)
+
 // Operation is what one call does at the provider.
 type Operation string
 
@@ -121,6 +133,7 @@ const (
 	FaultAccount     Fault = "account"     // token revoked, scope missing: a person must mend the credentials
 	FaultGone        Fault = "gone"        // an edit's object, or a reply's parent, is not there any more
 	FaultDenied      Fault = "denied"      // 401 and 403 of a webhook: rejected after three slow tries
+	FaultMoved       Fault = "moved"       // the chat has another id now, and nothing was made: see MovedTo
 )
 
 // Reference holds the coordinates of the object that a provider made. Only the provider's own fields are set.
@@ -147,10 +160,13 @@ type Result struct {
 	Code       string        // the provider's own code
 	Unlisted   bool          // no table knows Code: somebody should look what it means
 	HTTPStatus int           // 0: no answer
-	RetryAfter time.Duration // with FaultThrottled
+	RetryAfter time.Duration // with FaultThrottled; with unknown: the provider asks for this much rest before the next call
+	Refused    Part          // with FaultPayload: what of the content alone is refused; empty: the whole
+	MovedTo    string        // with FaultMoved: the address that takes the old one's place from now on
 	Reference  Reference     // with OutcomeSent
 	Error      string        // for the log and the history
 	Answer     string        // first 2 kB of the provider's answer
+	Phase      Phase         // how far the call got
 	Bytes      int64         // bytes of the request written on the connection, handshakes not counted
 	DNS        time.Duration // each phase's time; 0 where the phase was not reached
 	Connect    time.Duration
@@ -185,6 +201,10 @@ type Doubt struct {
 	Since    time.Time
 	Revision int // the lowest revision in doubt
 	Through  int // thread: the last sequence of the reply in doubt; its range is frozen
+
+	Last  time.Time // when the latest attempt in doubt began
+	Scans int       // complete look-ups since then that did not find it
+	Blind bool      // it can't be looked up: policy decides
 }
 
 // Stop is a settling that was noted on a delivery while its attempt was open: the outcome decides whether it counts.
@@ -209,12 +229,16 @@ type Delivery struct {
 	Reference  Reference
 	Attempts   int // number of the last attempt
 	Tries      int // failed and unknown attempts since the last one that was sent, of the current effect
+	Denials    int // those of them that a webhook refused with 401 or 403
+	Form       Form
 	Doubt      *Doubt
 	Stop       *Stop
 	CardID     uuid.UUID // thread: whose thread it is; page: whose link it carries
 	WaitUntil  time.Time // page: waits for the card at most until then
 	ExpiresAt  time.Time // zero: no lifetime of its own
 	CreatedAt  time.Time
+	Queue      string // the destination whose turn it waits for; empty: it waits for none
+	Held       bool   // page: held longer than its bound, so that the escalation has gone on without it
 
 	Token       uuid.UUID // lease token; zero: not leased
 	Version     int64

@@ -15,6 +15,8 @@ type Attempt struct {
 	Key       string
 	Address   string
 	Revision  int // what it showed; thread: the last event that it posted
+	Form      Form
+	Queue     string // the destination that it went to, as a key
 	StartedAt time.Time
 }
 

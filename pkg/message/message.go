@@ -24,6 +24,7 @@ type Message struct {
 	Fields   []Field // short facts, shown side by side where the provider can
 	Items    []Item  // the alerts
 	More     int     // how many further items exist that are not in Items
+	MoreURL  string  // where all of it can be seen: what "and N more" links to; empty: nowhere
 	Links    []Link
 	Buttons  []Button
 	Footer   string // small print, e.g. "repeat: an earlier attempt may have arrived"

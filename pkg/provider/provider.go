@@ -3,6 +3,7 @@ package provider
 
 import (
 	"context"
+	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
@@ -17,6 +18,8 @@ type Call struct {
 	Message   message.Message    // for chats
 	Payload   []byte             // for webhook and log: the JSON body as it goes out
 	Broadcast bool               // reply: show it in the channel too
+	Form      delivery.Form      // what to leave out, since the provider refused it before
+	Guarded   bool               // the address came over the API: private addresses are refused, see wire.Guard
 }
 
 // Provider speaks one dialect through one notifier's credentials. It must be safe for use by many goroutines.
@@ -32,6 +35,70 @@ type Provider interface {
 // needs no attempt, and returns "" when there is none within ctx.
 type Linker interface {
 	Link(ctx context.Context, r delivery.Reference) string
+}
+
+// Scanner is a provider that can look for messages of its own whose making is in doubt. A scan changes nothing and needs no
+// attempt.
+type Scanner interface {
+	// Scan reads all that was posted at a place since a time. It returns within the notifier's timeout plus one second a
+	// page of the history, and stops at ctx.
+	Scan(ctx context.Context, s Search) Scan
+}
+
+// Search says where and how far back a Scan looks.
+type Search struct {
+	Operation delivery.Operation // create: among the messages of the place; reply: in the thread of Parent
+	Address   string             // create: as attempts called it
+	Parent    delivery.Reference // reply
+	Oldest    time.Time          // the start of the oldest attempt in doubt; the margin for clocks that differ is the provider's
+}
+
+// Scan is what a look-up came to. Text in it is redacted.
+type Scan struct {
+	Found      map[string]delivery.Reference // by effect key, every one that was seen
+	Complete   bool                          // all of it was read: what is not in Found was not there
+	Blind      bool                          // it can't be read before a person mends something: scope, membership
+	RetryAfter time.Duration                 // not complete: the provider asks for this much rest
+	Code       string                        // why it is blind or not complete: the provider's code or a reason
+	Sentence   string                        // blind: what a person should do
+	Error      string                        // for the log
+}
+
+// Prober is a provider that can ask, without any effect, whether its credentials are good again.
+type Prober interface {
+	// Probe asks on behalf of an account fault with the given provider code. Sent: it is mended. Failed with an account
+	// fault: it is not. Anything else: the probe proves neither, and one delivery must try.
+	Probe(ctx context.Context, code string) delivery.Result
+}
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels. Only Bad keeps messages from going out.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn"
+	Bad  Level = "bad"
+)
+
+// Finding is one thing that was checked about a notifier.
+type Finding struct {
+	Check string // what was looked at, two or three words: "token", "scopes", "channel C0123"
+	Level Level
+	Text  string // what was found
+	Fix   string // how to mend it; empty when OK
+}
+
+// Examination says what to examine.
+type Examination struct {
+	PublicURL string // what callbacks should be sent to
+	Now       func() time.Time
+	Live      bool // also post, find, edit and delete a message in the notifier's own place
+}
+
+// Examiner is a provider that can examine its own set-up. Nothing is sent, unless Live is set.
+type Examiner interface {
+	Examine(ctx context.Context, e Examination) []Finding
 }
 
 // Whisperer is a provider that can answer the presser of a button privately.

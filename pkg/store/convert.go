@@ -21,6 +21,9 @@ type doubtJSON struct {
 	Since    time.Time `json:"since"`
 	Revision int       `json:"revision"`
 	Through  int       `json:"through,omitempty"`
+	Last     time.Time `json:"last,omitzero"`
+	Scans    int       `json:"scans,omitempty"`
+	Blind    bool      `json:"blind,omitempty"`
 }
 
 // toDelivery turns a row into what decisions need. The rows of all queries that read whole deliveries have one shape.
