@@ -20,6 +20,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/pace"
 )
 
 // goFiles parses the code of a folder, without its tests.
@@ -171,12 +172,41 @@ func TestFilePageHasTheDefaults(t *testing.T) {
 			t.Errorf("file.md gives %q as the default of %s, the code %q", had, key, want)
 		}
 	}
-	if short(f.Notifiers["ops-telegram"].Timeout) != "30s" || !strings.Contains(rows["notifiers.NAME.timeout"], "telegram `30s`") {
-		t.Errorf("telegram's timeout is %s, and the page says %s", f.Notifiers["ops-telegram"].Timeout, rows["notifiers.NAME.timeout"])
+	tg := f.Notifiers["ops-telegram"]
+	for key, want := range map[string]string{
+		"pace.destination": "slack, telegram `" + rate(t, tg.Pace.Destination) + "`; others `" + rate(t, f.Notifiers["audit"].Pace.Destination) + "`",
+		"pace.group":       "telegram `" + rate(t, tg.Pace.Group) + "`",
+		"pace.account":     "telegram `" + rate(t, tg.Pace.Account) + "`; others `" + rate(t, n.Pace.Account) + "`",
+	} {
+		if rows[key] != want {
+			t.Errorf("file.md gives %q as the default of %s, the code %q", rows[key], key, want)
+		}
+	}
+	if n.Pace.Destination != tg.Pace.Destination {
+		t.Errorf("slack's destinations have the pace %v, and the page gives them telegram's, %v", n.Pace.Destination, tg.Pace.Destination)
+	}
+	if short(tg.Timeout) != "30s" || !strings.Contains(rows["notifiers.NAME.timeout"], "telegram `30s`") {
+		t.Errorf("telegram's timeout is %s, and the page says %s", tg.Timeout, rows["notifiers.NAME.timeout"])
 	}
 	if short(f.Kinds[delivery.Notice].Lifetime) != "1h" || !strings.Contains(rows["kinds.KIND.lifetime"], "notice `1h`") {
 		t.Errorf("a notice lives %s, and the page says %s", f.Kinds[delivery.Notice].Lifetime, rows["kinds.KIND.lifetime"])
 	}
+}
+
+// rate writes a rule as the file does.
+func rate(t *testing.T, r pace.Rule) string {
+	t.Helper()
+	if r.None() {
+		return "off"
+	}
+	for _, per := range []string{"s", "m", "h", "d"} {
+		text := fmt.Sprintf("%d/%s", r.Count, per)
+		if back, err := config.ParseRate(text); err == nil && back == r {
+			return text
+		}
+	}
+	t.Fatalf("%+v has no usual unit", r)
+	return ""
 }
 
 // What the page says of each state and decision is what pkg/delivery decides.

@@ -152,6 +152,7 @@ var base = map[string][][2]string{ // section -> name, line
 		{"slack-dm:", "  slack-dm: {type: slack, token: xoxb-1}"},
 		{"ops-telegram:", `  ops-telegram: {type: telegram, token: "1:a", chat_id: "-1001234567890"}`},
 		{"telegram-dm:", `  telegram-dm: {type: telegram, token: "1:a"}`},
+		{"audit:", `  audit: {type: webhook, url: "https://receiver.example.com/hook"}`},
 	},
 }
 

@@ -33,9 +33,15 @@ func paceOf(o *object, kind string) Pace {
 	if !v.present() {
 		return p
 	}
-	if kindOf(v.node) != "a mapping" {
+	const how = "write pace: off, or pace: {destination: 1/s}"
+	switch kind := kindOf(v.node); kind {
+	case "a mapping":
+	case "a list":
+		v.problem(how, "pace must be off or a mapping, it is %s", kind)
+		return Pace{}
+	default:
 		if s, ok := v.text(); ok && s != "off" {
-			v.problem("write pace: off, or pace: {destination: 1/s}", "pace %q is not off", s)
+			v.problem(how, "pace %q is neither off nor a mapping", s)
 		}
 		return Pace{}
 	}
@@ -74,12 +80,13 @@ func ParseRate(s string) (pace.Rule, error) {
 	if err != nil || n < 1 || n > 1000 {
 		return pace.Rule{}, fmt.Errorf("%q is not a whole number from 1 to 1000", count)
 	}
-	if per != "" && strings.Trim(per, "smhd") == "" {
-		per = "1" + per
+	span := per
+	if len(per) == 1 {
+		span = "1" + per // a unit alone
 	}
-	d, err := ParseDuration(per)
+	d, err := ParseDuration(span)
 	if err != nil {
-		return pace.Rule{}, err
+		return pace.Rule{}, fmt.Errorf("%q behind the slash is neither a unit nor a duration", per)
 	}
 	if d < 10*time.Millisecond || d > 24*time.Hour {
 		return pace.Rule{}, fmt.Errorf("%s does not lie between 10ms and 24h", per)
@@ -107,8 +114,9 @@ func (n Notifier) Buckets(address string) []pace.Bucket {
 	if !n.Pace.Destination.None() {
 		rules = append(rules, n.Pace.Destination)
 	}
-	if n.Type == "telegram" && strings.HasPrefix(address, "-") && !n.Pace.Group.None() {
-		rules = append(rules, n.Pace.Group) // a group's number is negative
+	// The number of a group or channel is negative, and a bot can name nothing else by @name.
+	if n.Type == "telegram" && (strings.HasPrefix(address, "-") || strings.HasPrefix(address, "@")) && !n.Pace.Group.None() {
+		rules = append(rules, n.Pace.Group)
 	}
 	if len(rules) > 0 {
 		out = append(out, pace.Bucket{Key: n.Queue(address), Rules: rules})

@@ -189,7 +189,7 @@ func (l *loader) warnSelf() {
 				taken = true
 				for _, n := range l.file.tells(r) {
 					if n, ok := l.file.Notifiers[n]; ok && !n.Off {
-						ways[n.credentials()] = true
+						ways[n.Account()] = true // notifiers with one token break as one
 						notify[n.Name] = true
 					}
 				}
@@ -240,9 +240,4 @@ func (f *File) people(id string) []string {
 		}
 	}
 	return all
-}
-
-// credentials tell what breaks together: notifiers with one token break as one.
-func (n Notifier) credentials() string {
-	return strings.Join([]string{n.Type, n.Token, n.WebhookURL, n.URL, n.Path, n.APIURL}, "\x00")
 }
