@@ -24,6 +24,7 @@ type answer struct {
 	migrateTo   int64
 	chatID      int64
 	messageID   int
+	result      bool // there is a result, and it is not null or false
 }
 
 func parse(body []byte) answer {
@@ -43,22 +44,18 @@ func parse(body []byte) answer {
 	a.retryAfter = min(time.Duration(max(min(seconds, 86400), 0))*time.Second, 24*time.Hour)
 	_ = json.Unmarshal(parameters["migrate_to_chat_id"], &a.migrateTo)
 	_ = json.Unmarshal(top["result"], &result)
+	a.result = len(top["result"]) > 0 && string(top["result"]) != "null" && string(top["result"]) != "false"
 	_ = json.Unmarshal(result["message_id"], &a.messageID)
 	_ = json.Unmarshal(result["chat"], &chat)
 	_ = json.Unmarshal(chat["id"], &a.chatID)
 	return a
 }
 
-// judge says what a send or an edit came to.
-func judge(rec wire.Record, c provider.Call) delivery.Result {
-	if rec.Status/100 == 3 {
-		// A token that is no token at all is sent to Telegram's home page.
-		if u, err := url.Parse(rec.Header.Get("Location")); err == nil && u.Hostname() == "core.telegram.org" {
-			res, _ := rec.Judge()
-			res = row{slug: "malformed_token", verdict: account, sentence: newToken}.apply(res, "")
-			res.Error = "Telegram answered with a redirect to its home page: the token is malformed"
-			return rec.Clean(res)
-		}
+// judge says what a call came to.
+func judge(rec wire.Record, op delivery.Operation, c provider.Call) delivery.Result {
+	place := c.Address
+	if place == "" {
+		place = "chat " + strconv.FormatInt(c.Reference.ChatID, 10)
 	}
 	a := answer{}
 	if rec.Whole() {
@@ -66,17 +63,10 @@ func judge(rec wire.Record, c provider.Call) delivery.Result {
 	}
 	res, settled := rec.Judge()
 	if settled {
-		if res.Fault == delivery.FaultThrottled {
-			res.RetryAfter = max(res.RetryAfter, a.retryAfter)
-		}
-		return res
+		return settle(rec, res, op, a, place)
 	}
 	if !rec.Whole() {
 		return rec.BrokenOff()
-	}
-	place := c.Address
-	if place == "" {
-		place = "chat " + strconv.FormatInt(c.Reference.ChatID, 10)
 	}
 	switch {
 	case !a.json && rec.Status >= 400:
@@ -86,49 +76,62 @@ func judge(rec wire.Record, c provider.Call) delivery.Result {
 	case a.ok && rec.Status >= 400:
 		return rec.Doubt("ok_with_"+strconv.Itoa(rec.Status), fmt.Sprintf("Telegram answered ok with status %d", rec.Status))
 	case a.ok:
-		return accepted(rec, res, a, c)
+		return accepted(rec, res, op, a, c)
 	}
-	code := a.code
-	if code == 0 && rec.Status >= 400 {
-		code = rec.Status
+	if a.code == 0 && rec.Status >= 400 {
+		a.code = rec.Status
 	}
-	said := fmt.Sprintf("Telegram answered %d: %s", code, a.original)
+	if a.code < 400 {
+		// No error of Telegram's is below 400, so this is no answer of its own.
+		return rec.Doubt(strconv.Itoa(a.code), said(a))
+	}
+	res = classify(res, op, a, place)
 	switch {
-	case code == http.StatusTooManyRequests:
-		res.Outcome, res.Fault, res.Reason = delivery.OutcomeFailed, delivery.FaultThrottled, "rate_limited"
-		res.RetryAfter, res.Error = max(wire.RetryAfter(rec.Header, time.Now()), a.retryAfter), said
-		return rec.Clean(res)
-	case code < 400 || code >= 500 || code == http.StatusRequestTimeout:
-		return rec.Doubt(strconv.Itoa(code), said)
-	}
-	r, ok := lookUp(code, a.description)
-	switch {
-	case !ok:
-		r = row{slug: strconv.Itoa(code), verdict: payload, sentence: "Telegram refused the message with words that tocsin does not know: " + a.original}
-	case r.verdict == same && c.Operation != delivery.OpEdit:
-		// "Not modified" for a message that was to be made is no success: nothing was made.
-		r.verdict, r.sentence = payload, ourContent
-	case r.verdict == gone && c.Operation == delivery.OpCreate:
-		r.verdict = payload // a create stands under nothing that could be gone
-	}
-	res = r.apply(res, place)
-	switch {
-	case !ok:
-		res.Reason, res.Unlisted = "telegram:"+r.slug, true
-	case r.verdict == same:
+	case res.Outcome == delivery.OutcomeSent:
 		res.Reference = c.Reference
 		return rec.Clean(res)
-	case a.migrateTo != 0:
-		res.Sentence = fmt.Sprintf("the group became a supergroup: set chat_id: %d in the file, then send again", a.migrateTo)
+	case res.Fault == delivery.FaultThrottled:
+		res.RetryAfter = max(wire.RetryAfter(rec.Header, time.Now()), a.retryAfter)
 	}
-	res.Error = said
+	res.Error = said(a)
 	return rec.Clean(res)
 }
 
+func said(a answer) string { return fmt.Sprintf("Telegram answered %d: %s", a.code, a.original) }
+
+// settle adds what the answer says to a result that the transport alone has settled; it never changes the outcome.
+func settle(rec wire.Record, res delivery.Result, op delivery.Operation, a answer, place string) delivery.Result {
+	switch {
+	case res.Fault == delivery.FaultThrottled:
+		res.RetryAfter = max(res.RetryAfter, a.retryAfter)
+	case rec.Status/100 == 3:
+		// A token that is no token at all is sent to Telegram's home page.
+		if u, err := url.Parse(rec.Header.Get("Location")); err == nil && u.Hostname() == "core.telegram.org" {
+			res = classify(res, op, answer{code: http.StatusFound}, place)
+			res.Error = "Telegram answered with a redirect to its home page: the token is malformed"
+			return rec.Clean(res)
+		}
+	case rec.Status >= 500:
+		if a.json && !a.ok && a.code >= 500 {
+			res = classify(res, op, a, place)
+			res.Error = said(a)
+			res = rec.Clean(res)
+		}
+		if rec.Header.Get("Retry-After") != "" || a.retryAfter > 0 {
+			res.RetryAfter = max(wire.RetryAfter(rec.Header, time.Now()), a.retryAfter)
+		}
+	}
+	return res
+}
+
 // accepted is an answer with ok. It is sent only with what is needed to find the message again.
-func accepted(rec wire.Record, res delivery.Result, a answer, c provider.Call) delivery.Result {
-	if c.Operation == delivery.OpEdit {
+func accepted(rec wire.Record, res delivery.Result, op delivery.Operation, a answer, c provider.Call) delivery.Result {
+	switch op {
+	case delivery.OpEdit:
 		res.Outcome, res.Reference = delivery.OutcomeSent, c.Reference // an edit makes nothing
+		return res
+	case lookUp:
+		res.Outcome = delivery.OutcomeSent
 		return res
 	}
 	if a.chatID == 0 || a.messageID == 0 {
@@ -146,11 +149,11 @@ func refusedByEdge(rec wire.Record, res delivery.Result) delivery.Result {
 	if rec.Status == http.StatusRequestTimeout {
 		return rec.Doubt(slug, text)
 	}
-	r := row{slug: slug, verdict: destination, sentence: "what answers is not Telegram: check api_url of the notifier in the file"}
+	res.Outcome, res.Code, res.Error = delivery.OutcomeFailed, slug, text
+	res.Fault, res.Reason = delivery.FaultDestination, "destination:"+slug
+	res.Sentence = "what answers is not Telegram: check api_url of the notifier in the file"
 	if rec.Status == http.StatusRequestEntityTooLarge {
-		r.verdict, r.sentence = payload, ourContent
+		res.Fault, res.Reason, res.Sentence = delivery.FaultPayload, "payload:"+slug, ourContent
 	}
-	res = r.apply(res, "")
-	res.Error = text
 	return rec.Clean(res)
 }

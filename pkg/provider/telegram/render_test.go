@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 )
 
@@ -41,7 +42,7 @@ func parsed(text string) (string, error) {
 
 func TestCard(t *testing.T) {
 	t.Parallel()
-	text, keyboard := render(card())
+	text, keyboard := render(card(), delivery.Form{})
 	const want = "<b>🔴 Disk full on db1</b>\nOpen · critical\n\nOpen since 10:00\nline two\n\n<b>team</b>: db\n<b>re</b>: a_b*c[\n\n" +
 		"🔴 db1 — disk=sda\n🟢 db2\nand 3 more\n\n" +
 		`<a href="https://tocsin.test/i/1?a=1&amp;b=&quot;2&quot;">Incident</a>` + "\n\n<i>repeat: an earlier attempt may have arrived</i>"
@@ -55,7 +56,7 @@ func TestCard(t *testing.T) {
 
 func TestPlain(t *testing.T) {
 	t.Parallel()
-	text, keyboard := render(message.Message{Title: "Acknowledged by <Ana> & \"Bo\""})
+	text, keyboard := render(message.Message{Title: "Acknowledged by <Ana> & \"Bo\""}, delivery.Form{})
 	if text != `<b>Acknowledged by &lt;Ana&gt; &amp; "Bo"</b>` || keyboard != "" {
 		t.Errorf("%s %s", text, keyboard)
 	}
@@ -90,7 +91,7 @@ func TestRenderKeepsTelegramsLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t)
-		text, keyboard := render(m)
+		text, keyboard := render(m, delivery.Form{})
 		shown, err := parsed(text)
 		if err != nil {
 			t.Fatalf("can't parse entities: %v in %.300q", err, text)

@@ -36,12 +36,14 @@ type Provider struct {
 	endpoint string // with %s for token and method, as the library wants it
 	topic    int    // message_thread_id; 0: none
 	client   *wire.Client
+	notifier config.Notifier // as the file has it, for Examine
 }
 
 var (
 	_ provider.Provider  = (*Provider)(nil)
 	_ provider.Linker    = (*Provider)(nil)
 	_ provider.Whisperer = (*Provider)(nil)
+	_ provider.Prober    = (*Provider)(nil)
 )
 
 // New makes a provider of a notifier with a token. red may be nil; the token is taken out of every result in any case.
@@ -68,6 +70,7 @@ func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
 		token:    n.Token,
 		endpoint: strings.ReplaceAll(strings.TrimRight(api, "/"), "%", "%%") + "/bot%s/%s",
 		topic:    n.MessageThreadID,
+		notifier: n,
 		client: wire.New(wire.Options{
 			Provider: "telegram", Timeout: timeout, Redact: wire.Hide(red, n.Token, n.WebhookSecret),
 		}),
@@ -86,9 +89,10 @@ func (p *Provider) call(ctx context.Context, method string, params tgbotapi.Para
 
 // Do makes the call. A create goes to the address, a chat id or @name; edits and replies go where the reference says.
 func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
-	text, keyboard := render(c.Message)
-	params := tgbotapi.Params{
-		"text": text, "parse_mode": tgbotapi.ModeHTML, "link_preview_options": `{"is_disabled":true}`,
+	text, keyboard := render(c.Message, c.Form)
+	params := tgbotapi.Params{"text": text, "link_preview_options": `{"is_disabled":true}`}
+	if !c.Form.Plain {
+		params["parse_mode"] = tgbotapi.ModeHTML
 	}
 	if keyboard != "" {
 		params["reply_markup"] = keyboard
@@ -112,12 +116,41 @@ func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
 			break
 		}
 		p.inTopic(params)
-		// A reply whose parent was deleted is still news: it may go out without its parent.
-		params["reply_parameters"] = fmt.Sprintf(`{"message_id":%d,"allow_sending_without_reply":true}`, c.Reference.MessageID)
+		if id, err := strconv.ParseInt(c.Address, 10, 64); err == nil && id != c.Reference.ChatID {
+			// The chat has moved since the parent was made: there its number is another message's.
+			params["chat_id"] = c.Address
+			break
+		}
+		if !c.Form.Root {
+			// A reply whose parent was deleted is still news: it may go out without its parent.
+			params["reply_parameters"] = fmt.Sprintf(`{"message_id":%d,"allow_sending_without_reply":true}`, c.Reference.MessageID)
+		}
 	default:
 		return notCalled(delivery.FaultPayload, "payload:operation", fmt.Sprintf("telegram cannot do %q", c.Operation))
 	}
-	return judge(p.call(ctx, method, params), c)
+	return judge(p.call(ctx, method, params), c.Operation, c)
+}
+
+// Probe asks Telegram who the bot is. Whatever Telegram refuses there is the account's fault, since getMe names no place
+// and carries no content; so is an address at which something else answers.
+func (p *Provider) Probe(ctx context.Context, _ string) delivery.Result {
+	_, res := p.look(ctx, "getMe", nil)
+	switch res.Fault {
+	case delivery.FaultDestination, delivery.FaultPayload, delivery.FaultGone, delivery.FaultMoved:
+		res.Fault = delivery.FaultAccount
+		res.Reason = "account:" + res.Reason[strings.IndexByte(res.Reason, ':')+1:]
+	}
+	return res
+}
+
+// look makes a call that changes nothing people read. Sent means that Telegram answered ok with a result.
+func (p *Provider) look(ctx context.Context, method string, params tgbotapi.Params) (wire.Record, delivery.Result) {
+	rec := p.call(ctx, method, params)
+	res := judge(rec, lookUp, provider.Call{Address: params["chat_id"]})
+	if res.Outcome == delivery.OutcomeSent && res.Code == "" && !parse(rec.Body).result {
+		return rec, rec.Doubt("no_result", "Telegram answered ok and said nothing more")
+	}
+	return rec, res
 }
 
 func (p *Provider) inTopic(params tgbotapi.Params) {
@@ -161,15 +194,14 @@ func (p *Provider) Whisper(ctx context.Context, to, text string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
 	defer cancel()
-	rec := p.call(ctx, "answerCallbackQuery", tgbotapi.Params{
+	rec, res := p.look(ctx, "answerCallbackQuery", tgbotapi.Params{
 		"callback_query_id": to, "text": message.Fit(text, maxAlert, message.UTF16), "show_alert": "true",
 	})
-	if rec.Err != nil {
-		return fmt.Errorf("telegram: the answer to the button did not go out: %s", rec.Text(rec.Err.Error()))
-	}
-	a := parse(rec.Body)
-	if rec.Whole() && (a.ok && rec.Status == 200 || strings.HasPrefix(a.description, "query is too old")) {
+	switch {
+	case res.Outcome == delivery.OutcomeSent:
 		return nil
+	case rec.Status == 0:
+		return fmt.Errorf("telegram: the answer to the button did not go out: %s", res.Error)
 	}
 	return fmt.Errorf("telegram: the answer to the button was refused with %d: %s", rec.Status, rec.Answer())
 }
