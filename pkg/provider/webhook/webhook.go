@@ -183,27 +183,30 @@ const (
 	content  = "the receiver refuses this content; it will not be sent again"
 )
 
-// rows are the refusals that differ from checkURL.
+// rows are what the refusals mean, as Standard Webhooks has it, turned for alerts: a receiver that refuses a content for
+// good is not asked for days, and 401 and 403, which a deploy may cause, get a few slow tries. Any other 4xx is checkURL.
+// What a 2xx, 3xx, 429 or 5xx means the transport says already, see wire.Record.Judge.
 var rows = map[int]row{
 	400: {delivery.FaultPayload, content},
-	409: {delivery.FaultPayload, "the receiver says that this is in conflict with what it has; many mean that they have it already"},
-	413: {delivery.FaultPayload, content},
-	422: {delivery.FaultPayload, content},
 	401: {delivery.FaultDenied, "the receiver does not accept the notifier's credentials: check secret and headers in the file"},
 	403: {delivery.FaultDenied, "the receiver does not allow this: check secret and headers in the file"},
+	404: {delivery.FaultDestination, checkURL},
 	405: {delivery.FaultDestination, "check url of the notifier in the file: the address takes no POST"},
+	408: {delivery.FaultTransient, "the receiver did not wait for the whole request; it is sent again"},
+	409: {delivery.FaultPayload, "the receiver says that this is in conflict with what it has; many mean that they have it already"},
 	410: {delivery.FaultDestination, "the receiver is gone for good: remove the notifier or change its url in the file"},
+	413: {delivery.FaultPayload, content},
 	415: {delivery.FaultDestination, "check url of the notifier in the file: the address takes no JSON"},
-	408: {delivery.FaultTransient, ""},
-	425: {delivery.FaultTransient, ""},
+	422: {delivery.FaultPayload, content},
+	425: {delivery.FaultTransient, "the receiver does not take early data; it is sent again"},
 }
 
 // judge says what a post came to. Any 2xx is a yes, whatever its body says, as long as it came whole.
 func judge(rec wire.Record) delivery.Result {
 	res, settled := rec.Judge()
 	if settled {
-		if rec.Status == http.StatusServiceUnavailable && rec.Header.Get("Retry-After") != "" {
-			res.RetryAfter = wire.RetryAfter(rec.Header, time.Now())
+		if rec.Status >= 500 {
+			res.RetryAfter = rest(rec)
 		}
 		return res
 	}
@@ -223,8 +226,18 @@ func judge(rec wire.Record) delivery.Result {
 		res.Reason = "payload:" + code
 	case delivery.FaultDestination:
 		res.Reason = "destination:" + code
+	case delivery.FaultTransient:
+		res.Reason, res.RetryAfter = "webhook:"+code, rest(rec)
 	default:
 		res.Reason = "webhook:" + code
 	}
 	return rec.Clean(res)
+}
+
+// rest is how long the receiver asks not to be called; 0 where it does not say.
+func rest(rec wire.Record) time.Duration {
+	if rec.Header.Get("Retry-After") == "" {
+		return 0
+	}
+	return wire.RetryAfter(rec.Header, time.Now())
 }

@@ -124,52 +124,85 @@ func TestSignatureIsAcceptedByAnotherLibrary(t *testing.T) {
 	}
 }
 
-// Case D1: 500, 404, 429, 302.
+// Every status there is, with and without a wish for rest.
 func TestStatuses(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]struct {
+	type meaning struct {
 		outcome delivery.Outcome
 		fault   delivery.Fault
-		reason  string
+		reason  string // before "http_<status>"
+		rest    bool   // Retry-After is kept
+	}
+	listed := map[int]meaning{
+		400: {delivery.OutcomeFailed, delivery.FaultPayload, "payload:", false},
+		401: {delivery.OutcomeFailed, delivery.FaultDenied, "webhook:", false},
+		403: {delivery.OutcomeFailed, delivery.FaultDenied, "webhook:", false},
+		408: {delivery.OutcomeFailed, delivery.FaultTransient, "webhook:", true},
+		409: {delivery.OutcomeFailed, delivery.FaultPayload, "payload:", false},
+		413: {delivery.OutcomeFailed, delivery.FaultPayload, "payload:", false},
+		422: {delivery.OutcomeFailed, delivery.FaultPayload, "payload:", false},
+		425: {delivery.OutcomeFailed, delivery.FaultTransient, "webhook:", true},
+	}
+	for status := 200; status < 600; status++ {
+		want, ok := listed[status]
+		reason := fmt.Sprintf("%shttp_%d", want.reason, status)
+		switch {
+		case ok:
+		case status < 300:
+			want, reason = meaning{outcome: delivery.OutcomeSent}, ""
+		case status < 400:
+			want = meaning{delivery.OutcomeFailed, delivery.FaultDestination, "", false}
+			reason = fmt.Sprintf("destination:redirect_%d", status)
+		case status == 429:
+			want, reason = meaning{delivery.OutcomeFailed, delivery.FaultThrottled, "", true}, "rate_limited"
+		case status < 500:
+			want = meaning{delivery.OutcomeFailed, delivery.FaultDestination, "", false}
+			reason = fmt.Sprintf("destination:http_%d", status)
+		default:
+			want, reason = meaning{delivery.OutcomeUnknown, "", "", true}, fmt.Sprintf("webhook:http_%d", status)
+		}
+		url, got := receive(t, status)
+		res := newProvider(t, config.Notifier{URL: url}).Do(t.Context(), provider.Call{Operation: delivery.OpCreate, Key: "k", Payload: []byte("{}")})
+		if res.Outcome != want.outcome || res.Fault != want.fault || res.Reason != reason || len(*got) != 1 {
+			t.Errorf("%d: %s, %q, %q after %d requests; want %+v", status, res.Outcome, res.Fault, res.Reason, len(*got), want)
+		}
+		if rest := res.RetryAfter == 26*time.Second; rest != want.rest || !rest && res.RetryAfter != 0 {
+			t.Errorf("%d: retry after %s", status, res.RetryAfter)
+		}
+		if res.Outcome != delivery.OutcomeSent && res.Fault != delivery.FaultThrottled && res.Sentence == "" {
+			t.Errorf("%d: nobody is told what it means", status)
+		}
+		if (*got)[0].header.Get("webhook-signature") != "" {
+			t.Error("a notifier without a secret signs")
+		}
+	}
+}
+
+// A receiver that is overwhelmed says how long, in one of two ways, or not at all.
+func TestRestThatAReceiverAsksFor(t *testing.T) {
+	t.Parallel()
+	date := time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		header string
+		want   time.Duration
 	}{
-		200: {delivery.OutcomeSent, "", ""},
-		201: {delivery.OutcomeSent, "", ""},
-		204: {delivery.OutcomeSent, "", ""},
-		302: {delivery.OutcomeFailed, delivery.FaultDestination, "destination:redirect_302"},
-		400: {delivery.OutcomeFailed, delivery.FaultPayload, "payload:http_400"},
-		401: {delivery.OutcomeFailed, delivery.FaultDenied, "webhook:http_401"},
-		403: {delivery.OutcomeFailed, delivery.FaultDenied, "webhook:http_403"},
-		404: {delivery.OutcomeFailed, delivery.FaultDestination, "destination:http_404"},
-		405: {delivery.OutcomeFailed, delivery.FaultDestination, "destination:http_405"},
-		408: {delivery.OutcomeFailed, delivery.FaultTransient, "webhook:http_408"},
-		409: {delivery.OutcomeFailed, delivery.FaultPayload, "payload:http_409"},
-		410: {delivery.OutcomeFailed, delivery.FaultDestination, "destination:http_410"},
-		413: {delivery.OutcomeFailed, delivery.FaultPayload, "payload:http_413"},
-		415: {delivery.OutcomeFailed, delivery.FaultDestination, "destination:http_415"},
-		418: {delivery.OutcomeFailed, delivery.FaultDestination, "destination:http_418"},
-		422: {delivery.OutcomeFailed, delivery.FaultPayload, "payload:http_422"},
-		425: {delivery.OutcomeFailed, delivery.FaultTransient, "webhook:http_425"},
-		429: {delivery.OutcomeFailed, delivery.FaultThrottled, "rate_limited"},
-		500: {delivery.OutcomeUnknown, "", "webhook:http_500"},
-		503: {delivery.OutcomeUnknown, "", "webhook:http_503"},
+		"none": {"", 0}, "seconds": {"120", 2 * time.Minute}, "date": {date.Add(time.Minute).Format(http.TimeFormat), time.Minute},
+		"for years": {"999999999", 24 * time.Hour}, "the past": {date.Add(-time.Hour).Format(http.TimeFormat), time.Second}, "words": {"soon", time.Second},
 	} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			t.Parallel()
-			url, got := receive(t, status)
-			res := newProvider(t, config.Notifier{URL: url}).Do(t.Context(), provider.Call{Operation: delivery.OpCreate, Key: "k", Payload: []byte("{}")})
-			if res.Outcome != want.outcome || res.Fault != want.fault || res.Reason != want.reason || len(*got) != 1 {
-				t.Errorf("%s, %q, %q after %d requests; want %+v", res.Outcome, res.Fault, res.Reason, len(*got), want)
+		for _, status := range []int{408, 425, 500, 502, 503, 504, 529} {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Date", date.Format(http.TimeFormat))
+				if c.header != "" {
+					w.Header().Set("Retry-After", c.header)
+				}
+				w.WriteHeader(status)
+			}))
+			res := newProvider(t, config.Notifier{URL: s.URL}).Do(t.Context(), provider.Call{Operation: delivery.OpCreate, Key: "k", Payload: []byte("{}")})
+			if res.RetryAfter != c.want {
+				t.Errorf("%s, %d: %s", name, status, res.RetryAfter)
 			}
-			if waits := status == 429 || status == 503; waits && res.RetryAfter != 26*time.Second {
-				t.Errorf("retry after %s", res.RetryAfter)
-			}
-			if res.Fault == delivery.FaultDestination && res.Sentence == "" {
-				t.Error("nobody is told what to do")
-			}
-			if (*got)[0].header.Get("webhook-signature") != "" {
-				t.Error("a notifier without a secret signs")
-			}
-		})
+			s.Close()
+		}
 	}
 }
 
