@@ -59,6 +59,8 @@ type Client struct {
 	timeout   time.Duration
 	redact    Redactor
 	transport *http.Transport
+	dialer    net.Dialer
+	guard     *Guard // nil: every address may be called
 }
 
 // New makes a client.
@@ -70,7 +72,12 @@ func New(o Options) *Client {
 	protocols.SetHTTP1(true) // HTTP/2 resends refused streams by itself, with the full request seen by the server
 	c := &Client{provider: o.Provider, timeout: o.Timeout, redact: o.Redact}
 	c.transport = &http.Transport{
-		Proxy:                  o.Proxy,
+		Proxy: func(req *http.Request) (*url.URL, error) {
+			if p := probeOf(req.Context()); o.Proxy == nil || p != nil && p.guarded {
+				return nil, nil
+			}
+			return o.Proxy(req)
+		},
 		DialContext:            dial,
 		TLSClientConfig:        o.TLS.Clone(),
 		TLSHandshakeTimeout:    TLSTimeout,
@@ -94,7 +101,7 @@ func (c *Client) Do(req *http.Request) Record {
 	cause := fmt.Errorf("send timed out after %s", c.timeout)
 	ctx, cancel := context.WithTimeoutCause(req.Context(), c.timeout, cause)
 	defer cancel()
-	p := &probe{}
+	p := &probe{began: began, dialer: c.dialer, guarded: c.guard != nil, secure: req.URL.Scheme == "https"}
 	ctx = context.WithValue(httptrace.WithClientTrace(ctx, p.trace()), probeKey{}, p)
 	req = req.WithContext(ctx)
 	if u := req.URL.User; u != nil && req.Header.Get("Authorization") == "" {
@@ -115,7 +122,7 @@ func (c *Client) Do(req *http.Request) Record {
 		rec.Status, rec.Header = resp.StatusCode, resp.Header
 		rec.Body, rec.ReadErr = readBody(resp)
 		if rec.ReadErr != nil && ctx.Err() != nil {
-			rec.ReadErr = context.Cause(ctx)
+			rec.ReadErr = ended(ctx, p)
 		}
 	}
 	rec.Duration = time.Since(began)
@@ -146,12 +153,12 @@ var ErrTooLong = errors.New("the answer is longer than 1 MiB")
 
 // dial opens a counted connection within DialTimeout.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	p, _ := ctx.Value(probeKey{}).(*probe)
+	p := probeOf(ctx)
 	dctx, cancel := context.WithTimeoutCause(ctx, DialTimeout, fmt.Errorf("connecting timed out after %s", DialTimeout))
 	defer cancel()
-	p.dialing()
-	conn, err := (&net.Dialer{}).DialContext(dctx, network, address)
-	p.dialed(err == nil)
+	p.dialing(address)
+	conn, err := p.dialer.DialContext(dctx, network, address)
+	p.dialed()
 	if err != nil {
 		if ctx.Err() == nil && dctx.Err() != nil {
 			return nil, timeoutError{context.Cause(dctx)}
@@ -164,18 +171,30 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 // boundError replaces an error by the bound that caused it, where one did. Which one fired is known from the context
 // and the phase, not from the error's text.
 func boundError(ctx context.Context, p *probe, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if isTimeout(err) {
+	var own timeoutError
+	switch {
+	case ctx.Err() != nil:
+		return ended(ctx, p)
+	case errors.As(err, &own):
+		return own
+	case isTimeout(err):
 		switch p.current() {
 		case phaseTLS:
 			return timeoutError{fmt.Errorf("the TLS handshake timed out after %s", TLSTimeout)}
-		case phaseAnswer:
+		case phaseAnswer, phaseBody: // with the answer begun, its head did not come to an end
 			return timeoutError{fmt.Errorf("no answer came within %s", FirstByteTimeout)}
 		}
 	}
 	return err
+}
+
+// ended says what ended a call whose context is over. A deadline that its caller set has no words of its own.
+func ended(ctx context.Context, p *probe) error {
+	cause := context.Cause(ctx)
+	if cause == context.DeadlineExceeded { //nolint:errorlint // a bound that says more may wrap it
+		return fmt.Errorf("its caller gave it %s, which are over", time.Since(p.began).Round(time.Millisecond))
+	}
+	return cause
 }
 
 // timeoutError marks an error as the work of one of the bounds.

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -490,4 +491,13 @@ func TestAnswerIsCutOnARuneBorderAfterSecretsWentOut(t *testing.T) {
 	if len(odd) != MaxAnswer-1 || strings.ContainsRune(odd, '\uFFFD') {
 		t.Errorf("%d bytes", len(odd))
 	}
+}
+
+func proxyTo(t *testing.T, raw string) func(*http.Request) (*url.URL, error) {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return http.ProxyURL(u)
 }

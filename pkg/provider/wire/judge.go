@@ -78,7 +78,7 @@ func (r Record) Doubt(code, text string) delivery.Result {
 func (r Record) evidence() delivery.Result {
 	res := delivery.Result{
 		HTTPStatus: r.Status, Bytes: r.Bytes, DNS: r.DNS, Connect: r.Connect, TLS: r.TLS, FirstByte: r.FirstByte,
-		Duration: r.Duration, Answer: r.Answer(),
+		Duration: r.Duration, Answer: r.Answer(), Phase: phases[r.phase],
 	}
 	switch {
 	case r.Status != 0:
@@ -93,7 +93,20 @@ func (r Record) evidence() delivery.Result {
 	return res
 }
 
+// phases are the names that the phases have in results. A call that was ended before its look-up began has none.
+var phases = map[phase]delivery.Phase{
+	phaseDNS: delivery.PhaseDNS, phaseConnect: delivery.PhaseConnect, phaseTLS: delivery.PhaseTLS,
+	phaseAnswer: delivery.PhaseRequest, phaseBody: delivery.PhaseAnswer,
+}
+
 func (r Record) judgeError(res delivery.Result) delivery.Result {
+	var refused refusal
+	if errors.As(r.Err, &refused) {
+		res.Outcome, res.Fault, res.Reason = delivery.OutcomeFailed, delivery.FaultDestination, "destination:"+refused.code
+		res.Sentence = refused.sentence
+		res.Error = fmt.Sprintf("%s was not called: %s", r.Host, refused.text)
+		return r.clean(res)
+	}
 	res.Reason = r.errorReason()
 	if res.Evidence == delivery.NotSent {
 		res.Outcome, res.Fault = delivery.OutcomeFailed, delivery.FaultTransient

@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"context"
 	"crypto/tls"
 	"math"
 	"net"
 	"net/http/httptrace"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,9 +57,20 @@ const (
 
 type probeKey struct{}
 
+// probeOf is the probe of the call that a context belongs to.
+func probeOf(ctx context.Context) *probe {
+	p, _ := ctx.Value(probeKey{}).(*probe)
+	return p
+}
+
 // probe follows one call. Its hooks run on the transport's goroutines, some of them after the call is over (a dial
 // that lost the race, for one), hence the lock and the copies.
 type probe struct {
+	began   time.Time
+	dialer  net.Dialer
+	guarded bool
+	secure  bool // the URL says https
+
 	mu        sync.Mutex
 	phase     phase
 	conns     int
@@ -83,7 +96,9 @@ func (p *probe) trace() *httptrace.ClientTrace {
 			}
 			p.at(next, func(now time.Time) { p.dns = now.Sub(p.dnsStart) })
 		},
-		TLSHandshakeStart: func() { p.at(phaseTLS, func(now time.Time) { p.tlsStart = now }) },
+		TLSHandshakeStart: func() {
+			p.at(phaseTLS, func(now time.Time) { p.connected(now); p.tlsStart = now })
+		},
 		TLSHandshakeDone: func(tls.ConnectionState, error) {
 			p.at(phaseTLS, func(now time.Time) { p.tls = now.Sub(p.tlsStart) })
 		},
@@ -93,6 +108,7 @@ func (p *probe) trace() *httptrace.ClientTrace {
 				c = t.NetConn() // a *tls.Conn has ours below it
 			}
 			p.at(phaseAnswer, func(now time.Time) {
+				p.connected(now)
 				p.conns++
 				p.gotConn = now
 				if cc, ok := c.(*counted); ok {
@@ -114,27 +130,28 @@ func (p *probe) at(next phase, f func(now time.Time)) {
 	f(now)
 }
 
-func (p *probe) dialing() {
-	if p == nil {
-		return
+// dialing begins the look-up, or the connection where the address is in digits and nothing is looked up.
+func (p *probe) dialing(address string) {
+	next := phaseNone // the resolver says when it begins
+	if _, err := netip.ParseAddrPort(address); err == nil {
+		next = phaseConnect
 	}
-	// Until a look-up begins the call connects; an address in digits has none.
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dialStart = time.Now()
+	p.at(next, func(now time.Time) { p.dialStart = now })
 }
 
-func (p *probe) dialed(ok bool) {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.phase == phaseNone {
-		p.phase = phaseConnect
-	}
-	if p.phase != phaseDNS || ok {
-		p.connect = max(time.Since(p.dialStart)-p.dns, 0)
+// dialed ends the time of connecting. Through a proxy it goes on until the proxy has connected too, see connected.
+func (p *probe) dialed() {
+	p.at(phaseNone, func(now time.Time) {
+		if p.phase == phaseConnect {
+			p.connect = now.Sub(p.dialStart) - p.dns
+		}
+	})
+}
+
+// connected notes that the connection leads to the far side. The lock is held.
+func (p *probe) connected(now time.Time) {
+	if p.tlsStart.IsZero() && !p.dialStart.IsZero() {
+		p.connect = now.Sub(p.dialStart) - p.dns
 	}
 }
 
@@ -152,7 +169,8 @@ func (p *probe) seal() {
 	}
 }
 
-// fill copies what was seen into the record.
+// fill copies what was seen into the record. A phase in which the call ended took until now, though nothing said that it
+// was over.
 func (p *probe) fill(r *Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,5 +178,16 @@ func (p *probe) fill(r *Record) {
 	r.DNS, r.Connect, r.TLS, r.FirstByte = p.dns, p.connect, p.tls, p.firstByte
 	if p.conn != nil {
 		r.Bytes = p.conn.written(p.base)
+	}
+	now := time.Now()
+	switch {
+	case p.phase == phaseDNS && r.DNS == 0:
+		r.DNS = now.Sub(p.dnsStart)
+	case p.phase == phaseConnect && r.Connect == 0 && !p.dialStart.IsZero():
+		r.Connect = now.Sub(p.dialStart) - p.dns
+	case p.phase == phaseTLS && r.TLS == 0:
+		r.TLS = now.Sub(p.tlsStart)
+	case p.phase == phaseAnswer:
+		r.FirstByte = now.Sub(p.gotConn)
 	}
 }
