@@ -23,6 +23,7 @@ import (
 // hookBody is the JSON body of an incoming webhook.
 type hookBody struct {
 	Text        string               `json:"text"`
+	Markup      *bool                `json:"mrkdwn,omitempty"`
 	Blocks      []slackgo.Block      `json:"blocks,omitempty"`
 	Attachments []slackgo.Attachment `json:"attachments,omitempty"`
 }
@@ -35,11 +36,16 @@ func (p *Provider) doHook(ctx context.Context, c provider.Call) delivery.Result 
 	}
 	m := c.Message
 	m.Buttons = nil // a webhook's app need not be ours: a press would reach nobody
-	r := render(m)
+	form := c.Form
+	form.NoMetadata = true // a webhook takes none, and nothing could be found by the mark
+	r := render(m, form, "")
 	body := hookBody{Text: r.text}
-	if r.colour == "" {
+	switch {
+	case form.Plain:
+		body.Markup = new(bool) // false
+	case r.colour == "":
 		body.Blocks = r.blocks
-	} else {
+	default:
 		body.Attachments = []slackgo.Attachment{r.attachment()}
 	}
 	raw, err := json.Marshal(body)
@@ -76,21 +82,16 @@ func judgeHook(rec wire.Record, slacks bool) delivery.Result {
 	}
 	body := strings.TrimSpace(string(rec.Body))
 	code := ""
-	if codeForm.MatchString(body) {
+	if codeForm.MatchString(body) && body != "ok" {
 		code = body
 	} else if a := parse(rec.Body); a.json && !a.ok {
 		code = a.code
 	}
-	if r, ok := lookUp(code, hookCodes, codes); ok && code != "" && r.verdict != same {
-		res = r.apply(res, code, "the webhook's channel", "")
-		switch r.verdict {
-		case throttled:
+	r, listed := classify(opHook, code)
+	if listed {
+		res = r.apply(res, opHook, code, "", "")
+		if r.verdict == throttled {
 			res.RetryAfter = wire.RetryAfter(rec.Header, time.Now())
-		case gone:
-			res.Fault = delivery.FaultPayload
-		case account:
-			// A webhook has no token: what its URL may not do, a new URL must.
-			res.Fault, res.Reason = delivery.FaultDestination, "destination:"+code
 		}
 		return rec.Clean(res)
 	}
@@ -100,13 +101,20 @@ func judgeHook(rec wire.Record, slacks bool) delivery.Result {
 		res.Outcome = delivery.OutcomeSent
 		return res
 	case rec.Status < 300:
-		return rec.Doubt("unreadable_answer", fmt.Sprintf("the webhook answered %d without saying ok", rec.Status))
+		res = rec.Doubt("unreadable_answer", fmt.Sprintf("the webhook answered %d without saying ok", rec.Status))
+		if code != "" && slacks {
+			res.Code, res.Reason, res.Unlisted = code, "slack:"+code, true
+		}
+		return rec.Clean(res)
 	case rec.Status == http.StatusRequestTimeout:
 		return rec.Doubt(httpCode, "the webhook answered 408, which does not say whether it took the message")
 	case rec.Status == http.StatusBadRequest && slacks, rec.Status == http.StatusRequestEntityTooLarge, rec.Status == http.StatusUnprocessableEntity:
-		res = row{payload, ourContent}.apply(res, httpCode, "", "")
+		res = row{verdict: payload, sentence: ourContent}.apply(res, opHook, httpCode, "", "")
 	default:
-		res = row{destination, "check webhook_url of the notifier in the file"}.apply(res, httpCode, "", "")
+		res = row{verdict: destination, sentence: "check webhook_url of the notifier in the file"}.apply(res, opHook, httpCode, "", "")
+	}
+	if code != "" && slacks {
+		res.Code, res.Reason, res.Unlisted = code, "slack:"+code, true
 	}
 	res.Error = fmt.Sprintf("the webhook at %s answered %d: %s", rec.Host, rec.Status, message.Fit(message.Line(rec.Answer()), 200, message.CodePoints))
 	return rec.Clean(res)

@@ -46,7 +46,7 @@ func TestHookAnswers(t *testing.T) {
 		{429, `{"retry_after":1,"ok":false,"error":"rate_limited"}`, true, delivery.OutcomeFailed, delivery.FaultThrottled, "rate_limited"},
 		{500, "rollup_error", true, delivery.OutcomeUnknown, "", "slack:http_500"},
 		{200, "rollup_error", true, delivery.OutcomeUnknown, "", "slack:rollup_error"},
-		{400, "brand_new_code", true, delivery.OutcomeFailed, delivery.FaultPayload, "payload:http_400"},
+		{400, "brand_new_code", true, delivery.OutcomeFailed, delivery.FaultPayload, "slack:brand_new_code"},
 		{408, "", true, delivery.OutcomeUnknown, "", "slack:http_408"},
 	} {
 		t.Run(fmt.Sprint(c.status, " ", c.body, " ", c.slacks), func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestHookSendsWhatItCan(t *testing.T) {
 func TestUnbuiltRequestIsFailed(t *testing.T) {
 	t.Parallel()
 	tap := wire.New(wire.Options{Provider: "slack"}).Tap(t.Context())
-	if res := judge(tap.Record, create()); res.Outcome != delivery.OutcomeFailed || res.Evidence != delivery.NotCalled {
+	if res, _, _ := judge(tap.Record, opPost, ""); res.Outcome != delivery.OutcomeFailed || res.Evidence != delivery.NotCalled {
 		t.Errorf("%+v", res)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
-	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/wire"
 )
 
@@ -23,8 +23,10 @@ type answer struct {
 	needed   string
 	channel  string
 	ts       string
-	threadTS string // message.thread_ts
-	message  bool   // a message object is there
+	threadTS string   // message.thread_ts
+	message  bool     // a message object is there
+	messages []string // response_metadata.messages: what is wrong with the content, and where
+	top      map[string]json.RawMessage
 }
 
 // codeForm is what Slack's codes look like. A webhook's answer is nothing but a code.
@@ -42,7 +44,12 @@ func parse(body []byte) answer {
 	if a.code = text(top["error"]); !codeForm.MatchString(a.code) {
 		a.code = "" // a sentence or a page is no code, and reasons are counted
 	}
+	a.top = top
 	a.channel, a.ts = text(top["channel"]), text(top["ts"])
+	var meta map[string]json.RawMessage
+	if json.Unmarshal(top["response_metadata"], &meta) == nil {
+		_ = json.Unmarshal(meta["messages"], &a.messages) // nothing but a hint hangs on them
+	}
 	var m map[string]json.RawMessage
 	if json.Unmarshal(top["message"], &m) == nil && m != nil {
 		a.message, a.threadTS = true, text(m["thread_ts"])
@@ -58,76 +65,65 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// judge says what a Web API call came to.
-func judge(rec wire.Record, c provider.Call) delivery.Result {
+// judge says what a Web API call came to. ok means that Slack says ok, and that nothing else is settled.
+func judge(rec wire.Record, op operation, place string) (res delivery.Result, a answer, ok bool) {
 	res, settled := rec.Judge()
 	if settled {
-		return res
+		return res, a, false
 	}
 	if !rec.Whole() {
-		return rec.BrokenOff()
+		return rec.BrokenOff(), a, false
 	}
-	a := parse(rec.Body)
-	place := c.Address
-	if place == "" {
-		place = c.Reference.Channel
-	}
+	a = parse(rec.Body)
 	switch {
 	case !a.json && rec.Status >= 400:
-		return refusedByEdge(rec, res)
+		return refusedByEdge(rec, res, op), a, false
 	case !a.json:
-		return rec.Doubt("unreadable_answer", fmt.Sprintf("%s answered %d with something that is not Slack's JSON", rec.Host, rec.Status))
+		return rec.Doubt("unreadable_answer", fmt.Sprintf("%s answered %d with something that is not Slack's JSON", rec.Host, rec.Status)), a, false
 	case a.ok && rec.Status >= 400:
-		return rec.Doubt("ok_with_"+strconv.Itoa(rec.Status), fmt.Sprintf("Slack answered ok with status %d", rec.Status))
+		return rec.Doubt("ok_with_"+strconv.Itoa(rec.Status), fmt.Sprintf("Slack answered ok with status %d", rec.Status)), a, false
 	case a.ok:
-		return accepted(rec, res, a, c)
+		return res, a, true
 	case a.code == "" && rec.Status < 400:
-		return rec.Doubt("no_code", "Slack answered that it is not ok, without saying why")
+		return rec.Doubt("no_code", "Slack answered that it is not ok, without saying why"), a, false
 	case a.code == "":
-		return refusedByEdge(rec, res)
+		return refusedByEdge(rec, res, op), a, false
 	}
-	if r, ok := lookUp(a.code, codes); ok {
-		res = r.apply(res, a.code, place, a.needed)
-		switch {
-		case r.verdict == throttled:
+	r, listed := classify(op, a.code)
+	switch {
+	case listed:
+		res = r.apply(res, op, a.code, place, a.needed)
+		if r.verdict == throttled {
 			res.RetryAfter = wire.RetryAfter(rec.Header, time.Now())
-		case r.verdict == same:
-			res.Reference = c.Reference
-		case r.verdict == gone && c.Operation == delivery.OpCreate:
-			res.Fault = delivery.FaultPayload // a create stands under nothing that could be gone
 		}
-		return rec.Clean(res)
+	case rec.Status >= 400:
+		res = unlisted(res, op, a.code)
+	default:
+		res = rec.Doubt(a.code, "Slack answered "+a.code+", a code that tocsin does not know")
+		res.Unlisted = true
 	}
-	if rec.Status >= 400 {
-		return rec.Clean(row{verdict: payload, sentence: "Slack refused the message with a code that tocsin does not know: " + a.code}.
-			unlisted(res, a.code))
-	}
-	res = rec.Doubt(a.code, "Slack answered "+a.code+", a code that tocsin does not know")
-	res.Unlisted = true
-	return res
+	return rec.Clean(res), a, false
 }
 
-// unlisted applies a row to a code that no table has; the reason keeps the provider's name, since
-// nobody knows what kind of refusal it is.
-func (r row) unlisted(res delivery.Result, code string) delivery.Result {
-	res = r.apply(res, code, "", "")
+// unlisted is a refusal by a code that no table has; the reason keeps the provider's name, since nobody knows what kind
+// of refusal it is.
+func unlisted(res delivery.Result, op operation, code string) delivery.Result {
+	res = row{verdict: payload, sentence: "Slack refused the message with a code that tocsin does not know: " + code}.apply(res, op, code, "", "")
 	res.Reason, res.Unlisted = "slack:"+code, true
 	return res
 }
 
 // accepted is an answer with ok. It is sent only with what is needed to find the message again.
-func accepted(rec wire.Record, res delivery.Result, a answer, c provider.Call) delivery.Result {
-	ref := delivery.Reference{Channel: a.channel, TS: a.ts, Permalink: c.Reference.Permalink}
+func accepted(rec wire.Record, res delivery.Result, a answer, op operation, of delivery.Reference) delivery.Result {
+	ref := delivery.Reference{Channel: a.channel, TS: a.ts}
 	switch {
-	case c.Operation == delivery.OpEdit:
-		ref = c.Reference // an edit makes nothing
+	case op == opEdit:
+		ref = of // an edit makes nothing
 	case ref.Channel == "" || ref.TS == "":
 		return rec.Doubt("no_reference", "Slack answered ok without saying which message it made")
-	default:
-		ref.Permalink = ""
 	}
 	res.Outcome, res.Reference = delivery.OutcomeSent, ref
-	if c.Operation == delivery.OpReply && a.message && a.threadTS != c.Reference.TS {
+	if op == opReply && a.message && a.threadTS != of.TS {
 		// Slack posts the reply in the channel when the parent was deleted. It was sent, though not where it belongs.
 		res.Code = "unthreaded"
 		res.Sentence = "the thread's first message is gone: Slack showed the reply in the channel instead"
@@ -138,13 +134,27 @@ func accepted(rec wire.Record, res delivery.Result, a answer, c provider.Call) d
 // refusedByEdge is a 4xx that is not in Slack's own form: something in front refused it, or the URL leads elsewhere.
 // It is not laid to the account, even where the status is 401 or 403: a filter that dislikes one message must not stop
 // all the others.
-func refusedByEdge(rec wire.Record, res delivery.Result) delivery.Result {
+func refusedByEdge(rec wire.Record, res delivery.Result, op operation) delivery.Result {
 	code := "http_" + strconv.Itoa(rec.Status)
 	if rec.Status == http.StatusRequestTimeout {
 		return rec.Doubt(code, rec.Host+" answered 408, which does not say whether it took the message")
 	}
-	r := row{destination, "what answers is not Slack: " + checkURL}
-	res = r.apply(res, code, "", "")
+	r := row{verdict: destination, sentence: "what answers is not Slack: " + checkURL}
+	res = r.apply(res, op, code, "", "")
 	res.Error = fmt.Sprintf("%s answered %d, not in Slack's form", rec.Host, rec.Status)
 	return rec.Clean(res)
+}
+
+// pointer is the place in the content that one of response_metadata.messages complains about.
+var pointer = regexp.MustCompile(`\[json-pointer:(/[^\]]*)\]`)
+
+// onlyAt says that all complaints are about what lies at place or below it, and that there is one.
+func onlyAt(messages []string, place string) bool {
+	for _, m := range messages {
+		at := pointer.FindStringSubmatch(m)
+		if at == nil || at[1] != place && !strings.HasPrefix(at[1], place+"/") {
+			return false
+		}
+	}
+	return len(messages) > 0 && place != ""
 }

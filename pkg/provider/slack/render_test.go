@@ -13,6 +13,7 @@ import (
 
 	slackgo "github.com/slack-go/slack"
 
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 )
 
@@ -59,7 +60,7 @@ func TestCardIsOneAttachmentInColour(t *testing.T) {
 	for state, sign := range map[message.State]string{message.Open: "🔴", message.Acknowledged: "🟡", message.Resolved: "🟢"} {
 		m := card()
 		m.State = state
-		r := render(m)
+		r := render(m, delivery.Form{}, "key-1")
 		a := r.attachment()
 		if a.Color == "" || a.Color != colours[state] || a.Fallback != r.text {
 			t.Errorf("%s: %+v", state, a)
@@ -94,7 +95,7 @@ func TestTextOfOthersIsNeverMarkup(t *testing.T) {
 	m.Title, m.Text = "*a* <!channel> & <no value>", "`x` _y_ ~z~ <@U1>"
 	m.Fields = []message.Field{{Name: "re", Value: "a_b*c["}, {Name: "plain", Value: "<v>"}}
 	m.Items = []message.Item{{Title: "<!here>", Detail: "*"}}
-	r := render(m)
+	r := render(m, delivery.Form{}, "key-1")
 	if !strings.HasPrefix(r.text, "🔴 *a* &lt;!channel&gt; &amp; &lt;no value&gt; (") {
 		t.Errorf("text %q", r.text)
 	}
@@ -167,7 +168,7 @@ func TestRenderKeepsSlacksLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t)
-		r := render(m)
+		r := render(m, delivery.Form{}, "key-1")
 		blocks := decode(t, r)
 		within := func(what, s string, least, most int) {
 			if n := units(s); n < least || n > most || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
@@ -251,7 +252,7 @@ func TestLeftOutIsCounted(t *testing.T) {
 	if shown := strings.Count(list, "\n") + 1; shown+left != 507 || shown < 9 {
 		t.Fatalf("%d shown, %d left", shown, left)
 	}
-	raw, err := json.Marshal(decode(t, render(m)))
+	raw, err := json.Marshal(decode(t, render(m, delivery.Form{}, "key-1")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +265,8 @@ func TestLongFirstLinkSurvives(t *testing.T) {
 	t.Parallel()
 	m := card()
 	m.Links = []message.Link{{Title: strings.Repeat("&", 500), URL: "https://x.test/" + strings.Repeat("a", 2300)}, m.Links[0]}
-	line := linkLine(m.Links, 12)
-	if !strings.HasPrefix(line, "and 12 more · <https://x.test/aaa") || units(line) > maxSection {
-		t.Errorf("%d units: %.60s", units(line), line)
+	lines := linkLines(m, 12)
+	if len(lines) != 1 || !strings.HasPrefix(lines[0], "and 12 more · <https://x.test/aaa") || units(lines[0]) > maxSection {
+		t.Errorf("%.60q", lines)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	slackgo "github.com/slack-go/slack"
@@ -33,18 +34,25 @@ const defaultAPI = "https://slack.com/api/"
 
 // Provider sends through one notifier. It is safe for use by many goroutines.
 type Provider struct {
-	token   string
-	api     string // ends in a slash
-	apiHost string // without its port
-	hook    string // incoming webhook; empty: Web API
-	client  *wire.Client
-	clean   wire.Redactor
+	token    string
+	api      string   // ends in a slash
+	base     *url.URL // api, taken apart
+	apiHost  string   // without its port
+	hook     string   // incoming webhook; empty: Web API
+	client   *wire.Client
+	clean    wire.Redactor
+	notifier config.Notifier
+
+	needed atomic.Pointer[string] // the scope that Slack missed last
+	me     atomic.Pointer[identity]
 }
 
 var (
 	_ provider.Provider  = (*Provider)(nil)
 	_ provider.Linker    = (*Provider)(nil)
 	_ provider.Whisperer = (*Provider)(nil)
+	_ provider.Scanner   = (*Provider)(nil)
+	_ provider.Prober    = (*Provider)(nil)
 )
 
 // New makes a provider of a notifier with a token or a webhook URL. red may be nil; the notifier's own secrets are
@@ -56,7 +64,7 @@ func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
 	if n.Token != "" && n.WebhookURL != "" {
 		return nil, fmt.Errorf("notifier %s: slack takes token or webhook_url, not both", n.Name)
 	}
-	p := &Provider{token: n.Token, api: n.APIURL, hook: n.WebhookURL}
+	p := &Provider{token: n.Token, api: n.APIURL, hook: n.WebhookURL, notifier: n}
 	if p.api == "" {
 		p.api = defaultAPI
 	}
@@ -65,7 +73,7 @@ func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("notifier %s: api_url is not a URL that begins with https:// or http://", n.Name)
 	}
-	p.apiHost = u.Hostname()
+	p.apiHost, p.base = u.Hostname(), u
 	secrets := []string{n.Token, n.WebhookURL, n.SigningSecret, n.AppToken}
 	if n.WebhookURL != "" {
 		h, err := url.Parse(n.WebhookURL)
@@ -92,33 +100,45 @@ func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
 	if p.hook != "" {
 		return p.doHook(ctx, c)
 	}
-	opts := render(c.Message).options()
-	channel := c.Address
-	switch c.Operation {
-	case delivery.OpCreate:
-		if channel == "" {
-			return notCalled(delivery.FaultDestination, "destination:no_address", "the notifier has no channel for this delivery: set channel in the file")
-		}
-	case delivery.OpEdit, delivery.OpReply:
+	op, channel := opPost, c.Address
+	switch {
+	case c.Operation == delivery.OpCreate && channel == "":
+		return notCalled(delivery.FaultDestination, "destination:no_address", "the notifier has no channel for this delivery: set channel in the file")
+	case c.Operation == delivery.OpCreate:
+	case c.Operation == delivery.OpReply && c.Form.Root && c.Reference.Channel != "":
 		channel = c.Reference.Channel
-		if channel == "" || c.Reference.TS == "" {
-			return notCalled(delivery.FaultGone, "slack:no_reference", "it is not known which message this belongs to")
-		}
-	default:
+	case c.Operation != delivery.OpEdit && c.Operation != delivery.OpReply:
 		return notCalled(delivery.FaultPayload, "payload:operation", fmt.Sprintf("slack cannot do %q", c.Operation))
+	case c.Reference.Channel == "" || c.Reference.TS == "":
+		return notCalled(delivery.FaultGone, "slack:no_reference", "it is not known which message this belongs to")
+	default:
+		op, channel = opReply, c.Reference.Channel
+		if c.Operation == delivery.OpEdit {
+			op = opEdit
+		}
+	}
+	place := c.Address
+	if place == "" {
+		place = channel
 	}
 
 	tap := p.client.Tap(ctx)
 	api := slackgo.New(p.token, slackgo.OptionHTTPClient(tap), slackgo.OptionAPIURL(p.api))
 	// The library's results are set aside: judge reads the record.
-	switch c.Operation {
-	case delivery.OpEdit:
-		_, _, _, _ = api.UpdateMessageContext(ctx, channel, c.Reference.TS, opts...)
-	default:
-		opts = append(opts, slackgo.MsgOptionMetadata(slackgo.SlackMetadata{
-			EventType: MetadataType, EventPayload: map[string]any{MetadataKey: c.Key},
-		}))
-		if c.Operation == delivery.OpReply {
+	var r rendered
+	if op == opEdit {
+		// The marks of the create stay: Slack keeps metadata that an edit leaves out.
+		r = render(c.Message, c.Form, "")
+		_, _, _, _ = api.UpdateMessageContext(ctx, channel, c.Reference.TS, r.options(true)...)
+	} else {
+		r = render(c.Message, c.Form, c.Key)
+		opts := r.options(false)
+		if !c.Form.NoMetadata {
+			opts = append(opts, slackgo.MsgOptionMetadata(slackgo.SlackMetadata{
+				EventType: MetadataType, EventPayload: map[string]any{MetadataKey: c.Key},
+			}))
+		}
+		if op == opReply {
 			opts = append(opts, slackgo.MsgOptionTS(c.Reference.TS))
 			if c.Broadcast {
 				opts = append(opts, slackgo.MsgOptionBroadcast())
@@ -126,7 +146,20 @@ func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
 		}
 		_, _, _ = api.PostMessageContext(ctx, channel, opts...)
 	}
-	return judge(tap.Record, c)
+
+	rec := tap.Record
+	res, a, ok := judge(rec, op, place)
+	switch {
+	case ok:
+		return accepted(rec, res, a, op, c.Reference)
+	case res.Outcome == delivery.OutcomeSent: // it is so already
+		res.Reference = c.Reference
+	case res.Fault == delivery.FaultPayload && onlyAt(a.messages, r.buttonsAt()):
+		res.Refused = delivery.PartButtons
+	case res.Code == missingScope:
+		p.needed.Store(&a.needed)
+	}
+	return res
 }
 
 // notCalled is the result of a call that was not made.

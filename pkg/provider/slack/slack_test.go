@@ -2,7 +2,6 @@ package slack
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -112,62 +111,6 @@ func card() message.Message {
 		Links:   []message.Link{{Title: "Incident", URL: "https://tocsin.test/i/1?a=1&b=2"}},
 		Buttons: []message.Button{{Action: "ack", Label: "Acknowledge", Value: "incident-1", Style: "primary"}, {Action: "resolve", Label: "Resolve", Value: "incident-1"}},
 		Footer:  "repeat: an earlier attempt may have arrived",
-	}
-}
-
-func TestEveryListedCode(t *testing.T) {
-	t.Parallel()
-	for code, r := range codes {
-		t.Run(code, func(t *testing.T) {
-			t.Parallel()
-			base, got := serve(t, 200, nil, fmt.Sprintf(`{"ok":false,"error":%q,"errors":{},"needed":"chat:write.public"}`, code))
-			p := newProvider(t, config.Notifier{APIURL: base + "/api/"})
-			for _, op := range []delivery.Operation{delivery.OpCreate, delivery.OpEdit, delivery.OpReply} {
-				call := create()
-				call.Operation = op
-				if op != delivery.OpCreate {
-					call.Reference = delivery.Reference{Channel: "D1", TS: "1.2"}
-				}
-				res := p.Do(t.Context(), call)
-				outcome, fault, reason := delivery.OutcomeFailed, delivery.Fault(""), "slack:"+code
-				switch r.verdict {
-				case account:
-					fault, reason = delivery.FaultAccount, "account:"+code
-				case destination:
-					fault, reason = delivery.FaultDestination, "destination:"+code
-				case payload:
-					fault, reason = delivery.FaultPayload, "payload:"+code
-				case throttled:
-					fault, reason = delivery.FaultThrottled, "rate_limited"
-				case later:
-					fault = delivery.FaultTransient
-				case gone:
-					fault = delivery.FaultGone
-					if op == delivery.OpCreate {
-						fault = delivery.FaultPayload
-					}
-				case doubt:
-					outcome = delivery.OutcomeUnknown
-				case same:
-					outcome, reason = delivery.OutcomeSent, ""
-				}
-				if res.Outcome != outcome || res.Fault != fault || res.Reason != reason || res.Code != code || res.Evidence != delivery.Answered {
-					t.Errorf("%s: %+v", op, res)
-				}
-				if strings.ContainsAny(res.Sentence, "{}") {
-					t.Errorf("%s: sentence %q", op, res.Sentence)
-				}
-				if (fault == delivery.FaultAccount || fault == delivery.FaultDestination || fault == delivery.FaultPayload) && res.Sentence == "" {
-					t.Errorf("%s: nobody is told what to do", op)
-				}
-				if fault == delivery.FaultThrottled && res.RetryAfter != time.Second {
-					t.Errorf("%s: retry after %s", op, res.RetryAfter)
-				}
-			}
-			if n := len(got()); n != 3 {
-				t.Errorf("%d requests for 3 calls", n)
-			}
-		})
 	}
 }
 
