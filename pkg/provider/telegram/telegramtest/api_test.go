@@ -91,6 +91,8 @@ func TestMessageLife(t *testing.T) {
 	}
 }
 
+func asError(err error, e **tgbotapi.Error) bool { return errors.As(err, e) }
+
 func second[T any](_ T, err error) error { return err }
 
 func TestRefusals(t *testing.T) {

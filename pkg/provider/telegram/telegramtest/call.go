@@ -51,6 +51,7 @@ func forbidden(description string) result {
 var methods = map[string]func(*Server, *call) result{
 	"getme":                  (*Server).getMe,
 	"getchat":                (*Server).getChat,
+	"getchatmember":          (*Server).getChatMember,
 	"sendmessage":            (*Server).sendMessage,
 	"editmessagetext":        (*Server).editMessageText,
 	"editmessagereplymarkup": (*Server).editMessageReplyMarkup,
@@ -64,7 +65,7 @@ var methods = map[string]func(*Server, *call) result{
 
 // Methods are the same names as Telegram spells them, for the ledger and the fault panel.
 var Methods = []string{"sendMessage", "editMessageText", "editMessageReplyMarkup", "deleteMessage", "answerCallbackQuery",
-	"getMe", "getChat", "setWebhook", "getWebhookInfo", "deleteWebhook", "getUpdates"}
+	"getMe", "getChat", "getChatMember", "setWebhook", "getWebhookInfo", "deleteWebhook", "getUpdates"}
 
 // route tells API calls from the page. A path that begins as a bot's but is none is a 404 in the API's form.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
@@ -80,6 +81,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	if i := slices.IndexFunc(Methods, func(m string) bool { return strings.EqualFold(m, name) }); i >= 0 {
 		shown = Methods[i]
 	}
+	chat := id64(c.get("chat_id"))
 	x := chattest.Exchange{
 		Request: chattest.Request{Method: shown, Body: raw, Params: c.params, Channel: c.get("chat_id"), TS: c.get("message_id"), Text: c.get("text")},
 		Act: func(q *chattest.Request) chattest.Reply {
@@ -94,9 +96,17 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 			case problem != "":
 				return answer(bad(problem))
 			}
-			return answer(run(s, &c))
+			return answer(s.limited(shown, chat, func() result { return run(s, &c) }))
 		},
-		Refuse: s.refuse,
+		Refuse: func(f chattest.Fault) chattest.Reply {
+			if f.Kind == chattest.Limited {
+				s.told(chat, f)
+			}
+			return s.refuse(f)
+		},
+	}
+	if paced(shown) {
+		s.arrive(shown, chat)
 	}
 	if shown == "getUpdates" && token == s.opt.Token {
 		turn := s.turn()
@@ -168,15 +178,20 @@ func answer(r result) chattest.Reply {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(o) // only maps, slices, strings and numbers
-	return chattest.Reply{Status: status, Type: "application/json", Body: bytes.TrimSpace(b.Bytes())}
+	reply := chattest.Reply{Status: status, Type: "application/json", Body: bytes.TrimSpace(b.Bytes())}
+	if n, ok := r.parameters["retry_after"].(int); ok {
+		reply.Header = map[string]string{"Retry-After": itoa(n)}
+	}
+	return reply
 }
 
 // refuse is Telegram's own form of the faults.
 func (s *Server) refuse(f chattest.Fault) chattest.Reply {
 	switch f.Kind {
 	case chattest.Limited:
-		n := f.RetrySeconds(s.Now())
-		return answer(result{code: 429, description: "Too Many Requests: retry after " + itoa(n), parameters: obj{"retry_after": n}})
+		reply := answer(slow(f.RetrySeconds(s.Now())))
+		reply.Header = nil // the fault says what the header has
+		return reply
 	case chattest.Error:
 		r := result{code: 500, description: "Internal Server Error: restart"}
 		if f.Status != 0 && f.Status != 500 {

@@ -34,7 +34,33 @@ func (s *Server) getChat(c *call) result {
 	if r.code != 0 {
 		return r
 	}
-	return ok(s.describe(ch))
+	o := s.describe(ch)
+	if ch.user == 0 {
+		o["permissions"] = obj{"can_send_messages": true}
+	}
+	return ok(o)
+}
+
+// getChatMember tells what somebody may do in a chat; of the bot, whether it may write.
+func (s *Server) getChatMember(c *call) result {
+	ch, r := s.reachable(c)
+	if r.code != 0 {
+		return r
+	}
+	id := id64(c.get("user_id"))
+	if id != s.opt.BotID && s.user(id) == nil {
+		return bad("user not found")
+	}
+	o := obj{"user": s.sender(id), "status": "member"}
+	if id == s.opt.BotID {
+		switch {
+		case ch.Type == "channel":
+			o["status"], o["can_post_messages"], o["can_edit_messages"] = "administrator", !ch.ReadOnly, !ch.ReadOnly
+		case ch.ReadOnly:
+			o["status"], o["is_member"], o["can_send_messages"] = "restricted", true, false
+		}
+	}
+	return ok(o)
 }
 
 // reachable finds the chat of a call and says why the bot cannot write there.

@@ -124,6 +124,7 @@ type Server struct {
 	updateID int
 	poller   int
 	hook     hook
+	limits   limiter
 }
 
 // New makes a bot and its chats. It serves nothing until its Handler is mounted or Start or Listen is called.
@@ -254,6 +255,23 @@ func (s *Server) SetChat(c Chat) {
 			return
 		}
 		s.chats = append(s.chats, &c)
+	})
+}
+
+// Migrate makes a supergroup of a group, as Telegram does when a group grows or gets topics: the old id answers every
+// call with the new one, the new id takes messages, and its numbers begin anew.
+func (s *Server) Migrate(group, supergroup int64) {
+	s.Write(func() {
+		old := s.chat(group)
+		if old == nil {
+			old = &Chat{ID: group, Type: "group", Title: "Group"}
+			s.chats = append(s.chats, old)
+		}
+		old.MigratedTo = supergroup
+		if s.chat(supergroup) == nil {
+			s.chats = append(s.chats, &Chat{ID: supergroup, Type: "supergroup", Title: old.Title, Topics: slices.Clone(old.Topics)})
+			s.lastID[supergroup]++ // the message that says so
+		}
 	})
 }
 

@@ -31,6 +31,7 @@ const (
 type hook struct {
 	URL, secret, lastError string
 	lastErrorAt            time.Time
+	allowed                []string // kinds of updates; empty: Telegram's default
 }
 
 type update struct {
@@ -243,6 +244,9 @@ func (s *Server) setWebhook(c *call) result {
 		s.updates = nil
 	}
 	s.hook = hook{URL: target, secret: c.get("secret_token")}
+	if raw := c.get("allowed_updates"); raw != "" && !decode(raw, &s.hook.allowed) {
+		return bad("can't parse allowed updates: Expected an Array")
+	}
 	c.req.Effect, c.req.Object = chattest.Changed, "webhook"
 	return ok(true)
 }
@@ -259,6 +263,9 @@ func (s *Server) deleteWebhook(c *call) result {
 func (s *Server) getWebhookInfo(*call) result {
 	o := obj{"url": s.hook.URL, "has_custom_certificate": false, "pending_update_count": 0, "max_connections": 40}
 	o["pending_update_count"] = len(s.waiting())
+	if len(s.hook.allowed) > 0 {
+		o["allowed_updates"] = s.hook.allowed
+	}
 	if s.hook.lastError != "" {
 		o["last_error_message"], o["last_error_date"] = s.hook.lastError, s.hook.lastErrorAt.Unix()
 	}
