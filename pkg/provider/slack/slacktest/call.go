@@ -150,10 +150,21 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 				return answer(failure("not_authed"))
 			case c.token != s.opt.Token:
 				return answer(failure("invalid_auth"))
+			case s.rules.revoked:
+				return answer(failure("token_revoked"))
 			case !known:
 				return answer(obj{"ok": false, "error": "unknown_method", "req_method": method})
 			}
-			return answer(run(s, &c))
+			needed := s.needed(method, &c)
+			reply := answer(s.missing(needed))
+			if s.may(needed) {
+				if wait := s.limit(method, s.resolved(c.get("channel")), q); wait > 0 {
+					return tooMany(false, wait)
+				}
+				reply = answer(run(s, &c))
+			}
+			reply.Header = map[string]string{"X-Oauth-Scopes": strings.Join(s.opt.Scopes, ","), "X-Accepted-Oauth-Scopes": strings.Join(needed, ",")}
+			return reply
 		},
 		Refuse: func(f chattest.Fault) chattest.Reply { return s.refuse(method, f) },
 	})
@@ -185,7 +196,7 @@ func (s *Server) refuse(method string, f chattest.Fault) chattest.Reply {
 		}
 	default:
 		o := failure(f.Code)
-		if f.Code == "missing_scope" {
+		if f.Code == missingScope {
 			o["needed"], o["provided"] = "chat:write", "identify"
 		}
 		reply = answer(o)

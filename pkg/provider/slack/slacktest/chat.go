@@ -47,7 +47,7 @@ func (s *Server) destination(id string) (*Channel, string) {
 		return nil, "channel_not_found"
 	case c.Archived:
 		return nil, "is_archived"
-	case c.NotMember && !s.opt.PublicWrite:
+	case c.NotMember && !slices.Contains(s.opt.Scopes, publicWrite):
 		return nil, "not_in_channel"
 	}
 	return c, ""
@@ -120,12 +120,18 @@ func (s *Server) postMessage(c *call) obj {
 		return fail
 	}
 	m.Channel, m.User, m.Username = ch.ID, s.opt.BotUserID, c.get("username")
+	if s.rules.dropMetadata {
+		m.Metadata = nil
+	}
 	// A reply to a parent that is gone, or to something that is no parent, lands in the channel, and Slack says ok.
 	if p := s.byTS[c.get("thread_ts")]; p != nil && p.Channel == ch.ID && !p.Deleted && (p.ThreadTS == "" || p.ThreadTS == p.TS) {
 		m.ThreadTS, m.Broadcast = p.TS, c.flag("reply_broadcast")
 	}
 	stored := s.store(&m)
 	c.object(chattest.Created, stored)
+	if s.rules.dropBlockIDs {
+		stored.renameBlocks()
+	}
 	o := obj{"ok": true, "channel": ch.ID, "ts": stored.TS, "message": s.shown(stored, true)}
 	if c.get("text") == "" {
 		o["warning"] = "missing_text_in_message"
@@ -295,6 +301,10 @@ func (s *Server) shown(m *Message, metadata bool) obj {
 	if m.User == s.opt.BotUserID {
 		o["bot_id"], o["app_id"] = s.opt.BotID, s.opt.AppID
 		o["bot_profile"] = obj{"id": s.opt.BotID, "app_id": s.opt.AppID, "name": "tocsin", "deleted": false, "team_id": s.opt.TeamID}
+	}
+	if m.BotID != "" {
+		o["bot_id"], o["app_id"] = m.BotID, "A"+strings.TrimPrefix(m.BotID, "B")
+		delete(o, "bot_profile")
 	}
 	if m.webhook {
 		delete(o, "user")

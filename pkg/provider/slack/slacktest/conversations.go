@@ -128,7 +128,7 @@ func (s *Server) history(c *call) obj {
 			all = append(all, s.shown(m, c.flag("include_all_metadata")))
 		}
 	}
-	return listed(all, c)
+	return s.listed(all, c)
 }
 
 func (s *Server) replies(c *call) obj {
@@ -153,10 +153,13 @@ func (s *Server) replies(c *call) obj {
 			all = append(all, s.shown(m, c.flag("include_all_metadata")))
 		}
 	}
-	return listed(all, c)
+	return s.listed(all, c)
 }
 
-func listed(all []obj, c *call) obj {
+func (s *Server) listed(all []obj, c *call) obj {
+	if most := s.rules.historyPage; most > 0 && number(c.get("limit"), 100) > most {
+		c.params["limit"] = strconv.Itoa(most)
+	}
 	page, next, ok := paged(all, c, 100)
 	if !ok {
 		return failure("invalid_cursor")

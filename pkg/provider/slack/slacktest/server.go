@@ -35,8 +35,9 @@ type Options struct {
 	Users    []User    // default: Ana Torres, Bo Lind, Cho Park, Dee Okafor
 	Webhooks []Webhook // default: /services/T0SIM/B0SIM/simulated into the first channel
 
-	PublicWrite bool   // scope chat:write.public: posting into public channels without membership
-	Seed        uint64 // of the faults
+	PublicWrite bool     // scope chat:write.public: posting into public channels without membership
+	Scopes      []string // of the token; default: all that are needed for anything here
+	Seed        uint64   // of the faults
 	Now         func() time.Time
 	Client      *http.Client // sends callbacks; a client with a 3 s timeout, as Slack's
 }
@@ -77,6 +78,7 @@ type Message struct {
 	Attachments json.RawMessage // array or nil
 	Metadata    json.RawMessage // object or nil
 	Key         string          // metadata.event_payload.effect_key
+	BotID       string          // of another app that posted it; empty: nobody's, or the bot's own
 	Edits       []Version       // earlier versions, oldest first
 	EditedAt    time.Time
 	Deleted     bool
@@ -127,6 +129,7 @@ type Server struct {
 	responses  map[string]*responseURL
 	lastTS     int64
 	triggers   int
+	rules      rules
 }
 
 // New makes a workspace. It serves nothing until its Handler is mounted or Start or Listen is called.
@@ -156,6 +159,12 @@ func New(o Options) *Server {
 	}
 	if o.Webhooks == nil && len(o.Channels) > 0 {
 		o.Webhooks = []Webhook{{Path: "/services/T0SIM/B0SIM/simulated", Channel: o.Channels[0].ID}}
+	}
+	if o.Scopes == nil {
+		o.Scopes = slices.Clone(allScopes)
+	}
+	if o.PublicWrite && !slices.Contains(o.Scopes, publicWrite) {
+		o.Scopes = append(slices.Clone(o.Scopes), publicWrite)
 	}
 	if o.Client == nil {
 		o.Client = &http.Client{Timeout: 3 * time.Second}
@@ -279,6 +288,17 @@ func (s *Server) Say(channel, user, text string) (ts string, err error) {
 		ts = s.store(&Message{Channel: c.ID, User: user, Text: text}).TS
 	})
 	return ts, err
+}
+
+// Put stores a message as it stands, as if another app or a person had posted it, and returns its ts.
+func (s *Server) Put(m Message) (ts string) {
+	s.Write(func() {
+		if m.Metadata != nil {
+			m.Key = effectKey(m.Metadata)
+		}
+		ts = s.store(&m).TS
+	})
+	return ts
 }
 
 // SetChannel changes a channel or adds one: archive it, make the bot leave it.

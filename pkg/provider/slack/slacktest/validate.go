@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"unicode/utf8"
+	"unicode/utf16"
 )
 
 // Slack's limits in characters and elements.
@@ -26,6 +26,15 @@ const (
 	markdownMost    = 12000
 	metadataMost    = 16 * 1024
 )
+
+// units counts characters as UTF-16 does. Slack does not say how it counts; this is the way in which a text is longest, and
+// one that passes here passes any other.
+func units(s string) (n int) {
+	for _, r := range s {
+		n += max(utf16.RuneLen(r), 1)
+	}
+	return n
+}
 
 // parseList reads a JSON array of objects; anything else is an empty list.
 func parseList(raw json.RawMessage) []map[string]any {
@@ -78,7 +87,7 @@ func (k *checker) blocks(list []map[string]any, at string) {
 		case id == "":
 			k.next++
 			b["block_id"] = fmt.Sprintf("b%04x", k.next)
-		case utf8.RuneCountInString(id) > idMost:
+		case units(id) > idMost:
 			k.bad(p+"/block_id", "must be less than %d characters", idMost+1)
 		case k.blockIDs[id]:
 			k.bad(p+"/block_id", "`block_id` must be unique")
@@ -95,7 +104,7 @@ func (k *checker) block(b map[string]any, p string) {
 	case "markdown":
 		if s, ok := b["text"].(string); !ok || s == "" {
 			k.bad(p+"/text", "must be more than 0 characters")
-		} else if utf8.RuneCountInString(s) > markdownMost {
+		} else if units(s) > markdownMost {
 			k.bad(p+"/text", "must be less than %d characters", markdownMost+1)
 		}
 	case "image":
@@ -170,7 +179,7 @@ func (k *checker) elements(b map[string]any, p string, most int, each func(map[s
 }
 
 func (k *checker) element(e map[string]any, p string) {
-	if id, _ := e["action_id"].(string); utf8.RuneCountInString(id) > idMost {
+	if id, _ := e["action_id"].(string); units(id) > idMost {
 		k.bad(p+"/action_id", "must be less than %d characters", idMost+1)
 	}
 	switch e["type"] {
@@ -178,7 +187,7 @@ func (k *checker) element(e map[string]any, p string) {
 		k.image(e, p)
 	case "button":
 		k.text(e["text"], p+"/text", buttonMost, "plain_text")
-		if v, _ := e["value"].(string); utf8.RuneCountInString(v) > valueMost {
+		if v, _ := e["value"].(string); units(v) > valueMost {
 			k.bad(p+"/value", "must be less than %d characters", valueMost+1)
 		}
 		if u, ok := e["url"].(string); ok {
@@ -200,7 +209,7 @@ func (k *checker) image(e map[string]any, p string) {
 	alt, _ := e["alt_text"].(string)
 	if alt == "" {
 		k.bad(p+"/alt_text", "missing required field: alt_text")
-	} else if utf8.RuneCountInString(alt) > altMost {
+	} else if units(alt) > altMost {
 		k.bad(p+"/alt_text", "must be less than %d characters", altMost+1)
 	}
 }
@@ -210,7 +219,7 @@ func (k *checker) url(u, p string) {
 	if err != nil || v.Scheme == "" || v.Host == "" && v.Scheme != "mailto" {
 		k.bad(p, "must be a valid URL")
 	}
-	if utf8.RuneCountInString(u) > urlMost {
+	if units(u) > urlMost {
 		k.bad(p, "must be less than %d characters", urlMost+1)
 	}
 }
@@ -225,7 +234,7 @@ func (k *checker) text(v any, p string, most int, types ...string) {
 		k.bad(p+"/type", "unsupported type: %v", t["type"])
 	}
 	s, _ := t["text"].(string)
-	switch n := utf8.RuneCountInString(s); {
+	switch n := units(s); {
 	case n == 0:
 		k.bad(p+"/text", "must be more than 0 characters")
 	case n > most:
@@ -243,6 +252,7 @@ func checkAttachments(raw []byte) (stored json.RawMessage, code string, problems
 		return nil, "too_many_attachments", nil
 	}
 	k := &checker{blockIDs: map[string]bool{}}
+	blocksInAll := 0
 	for i, a := range list {
 		p := fmt.Sprintf("/attachments/%d", i)
 		if a == nil {
@@ -259,6 +269,9 @@ func checkAttachments(raw []byte) (stored json.RawMessage, code string, problems
 				k.bad(p+"/blocks", "must be an array")
 			}
 			k.blocks(list, p+"/blocks")
+			if blocksInAll += len(list); blocksInAll > blocksMost {
+				k.bad(p+"/blocks", "no more than %d items allowed", blocksMost)
+			}
 			a["blocks"] = list
 		}
 		a["id"] = i + 1

@@ -73,6 +73,9 @@ func (s *Server) hook(q *chattest.Request, text string, blocks, attachments json
 	case c.Archived:
 		return hookText("channel_is_archived")
 	}
+	if wait := s.limit("webhook", c.ID, q); wait > 0 {
+		return tooMany(true, wait)
+	}
 	args := &call{params: map[string]string{"text": text, "blocks": unnull(blocks), "attachments": unnull(attachments)}}
 	m, fail := content(args, false)
 	if fail != nil {
