@@ -101,7 +101,7 @@ func (c *Client) Do(req *http.Request) Record {
 	cause := fmt.Errorf("send timed out after %s", c.timeout)
 	ctx, cancel := context.WithTimeoutCause(req.Context(), c.timeout, cause)
 	defer cancel()
-	p := &probe{began: began, dialer: c.dialer, guarded: c.guard != nil, secure: req.URL.Scheme == "https"}
+	p := &probe{call: ctx, began: began, dialer: c.dialer, guarded: c.guard != nil, secure: req.URL.Scheme == "https"}
 	ctx = context.WithValue(httptrace.WithClientTrace(ctx, p.trace()), probeKey{}, p)
 	req = req.WithContext(ctx)
 	if u := req.URL.User; u != nil && req.Header.Get("Authorization") == "" {
@@ -153,11 +153,19 @@ var ErrTooLong = errors.New("the answer is longer than 1 MiB")
 
 // dial opens a counted connection within DialTimeout.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return dialWith(ctx, address, func(ctx context.Context) (net.Conn, error) {
+		return probeOf(ctx).dialer.DialContext(ctx, network, address)
+	})
+}
+
+func dialWith(ctx context.Context, address string, connect func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	p := probeOf(ctx)
 	dctx, cancel := context.WithTimeoutCause(ctx, DialTimeout, fmt.Errorf("connecting timed out after %s", DialTimeout))
 	defer cancel()
+	// The transport lets a connection come about that nobody waits for any more; here it ends with its call, at any stage.
+	defer context.AfterFunc(p.call, cancel)()
 	p.dialing(address)
-	conn, err := p.dialer.DialContext(dctx, network, address)
+	conn, err := connect(dctx)
 	p.dialed()
 	if err != nil {
 		if ctx.Err() == nil && dctx.Err() != nil {
@@ -165,6 +173,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 		}
 		return nil, err
 	}
+	context.AfterFunc(p.call, func() { conn.Close() })
 	return &counted{Conn: conn}, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -320,66 +319,6 @@ func TestStatusesThatSettleWithoutTheirBody(t *testing.T) {
 		if res, settled := (Record{Called: true, Status: status}).Judge(); settled {
 			t.Errorf("%d is the provider's to judge, not %+v", status, res)
 		}
-	}
-}
-
-// The heart of it: calls over TLS are cut at random moments. One that says "failed" had no effect, ever.
-func TestFailedNeverHadAnEffect(t *testing.T) {
-	t.Parallel()
-	var seen sync.Map
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen.Store(r.Header.Get("X-Call"), true)
-		_, _ = io.WriteString(w, "ok")
-	}))
-	s.Config.ErrorLog = discardLog()
-	s.StartTLS()
-	defer s.Close()
-	c := New(Options{Provider: "slack", TLS: s.Client().Transport.(*http.Transport).TLSClientConfig})
-
-	// A few whole calls first, to learn how long one takes here; the cuts are spread over a little more than that.
-	const probes = 8
-	began := time.Now()
-	for range probes {
-		if rec := post(t, c, s.URL); rec.Status != 200 {
-			t.Fatal(rec.Err)
-		}
-	}
-	span := time.Since(began) / probes * 3 / 2
-
-	const calls = 300
-	failed := make([]string, 0, calls)
-	var unknown, answered int
-	for i := range calls {
-		id := fmt.Sprint(i)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(span))))
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("X-Call", id)
-		rec := c.Do(req)
-		cancel()
-		switch res, settled := rec.Judge(); {
-		case !settled:
-			answered++
-			if rec.Bytes == 0 {
-				t.Errorf("call %s was answered and counted no byte", id)
-			}
-		case res.Outcome == delivery.OutcomeFailed:
-			failed = append(failed, id)
-		case res.Outcome == delivery.OutcomeUnknown:
-			unknown++
-		}
-	}
-	s.Close() // waits for what is still being served
-	for _, id := range failed {
-		if _, ok := seen.Load(id); ok {
-			t.Errorf("call %s was judged failed and had its effect", id)
-		}
-	}
-	t.Logf("%d failed, %d unknown, %d answered", len(failed), unknown, answered)
-	if len(failed) == 0 {
-		t.Error("no call was cut before its first byte: the test proves nothing")
 	}
 }
 

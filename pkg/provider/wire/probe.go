@@ -66,6 +66,7 @@ func probeOf(ctx context.Context) *probe {
 // probe follows one call. Its hooks run on the transport's goroutines, some of them after the call is over (a dial
 // that lost the race, for one), hence the lock and the copies.
 type probe struct {
+	call    context.Context // over when the call is
 	began   time.Time
 	dialer  net.Dialer
 	guarded bool
