@@ -73,7 +73,7 @@ func (p *program) root() *cobra.Command {
 		Use:   "tocsin",
 		Short: "An on-call pager",
 		Long: "tocsin turns an alert into a message that the on-call engineer gets, and keeps turning until someone answers.\n\n" +
-			"serve, dev, migrate and check work on this machine; the other verbs ask a server, named by --server and --token,\n" +
+			"serve, dev, migrate, check and doctor work on this machine; the other verbs ask a server, named by --server and --token,\n" +
 			"by TOCSIN_SERVER and TOCSIN_TOKEN, or by the file context.yaml in tocsin's folder of the user's configuration.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage or a wrong file.",
 		Version:       version(),
@@ -86,7 +86,7 @@ func (p *program) root() *cobra.Command {
 	flags.BoolVar(&p.json, "json", false, "print JSON instead of a table")
 	flags.StringVar(&p.server, "server", "", "address of the server, e.g. https://tocsin.example.com")
 	flags.StringVar(&p.token, "token", "", "API token")
-	root.AddCommand(p.serveCommand(), p.devCommand(), p.migrateCommand(), p.checkCommand(), p.alertCommand(), p.incidentsCommand(),
+	root.AddCommand(p.serveCommand(), p.devCommand(), p.migrateCommand(), p.checkCommand(), p.doctorCommand(), p.alertCommand(), p.incidentsCommand(),
 		p.deliveriesCommand(), p.decideCommand(), p.oncallCommand(), p.tokenCommand(), p.usersCommand())
 	strictCompletion(root)
 	return root

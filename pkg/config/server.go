@@ -90,14 +90,14 @@ func (l *loader) publicURL(root, o *object) string {
 		v.problem("leave out user, ? and #", "public_url must be a plain address that links can begin with")
 		return ""
 	}
-	if u.Scheme == "http" && !private(u.Hostname()) {
+	if u.Scheme == "http" && !PrivateHost(u.Hostname()) {
 		l.warn("server.public_url is plain http on a public host: what people open from a message, buttons included, travels unencrypted")
 	}
 	return strings.TrimRight(s, "/")
 }
 
-// private says that a host is surely not out on the internet: a loopback or private address, or a name without a dot.
-func private(host string) bool {
+// PrivateHost says that a host is surely not out on the internet: a loopback or private address, or a name without a dot.
+func PrivateHost(host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast()
 	}

@@ -1,0 +1,178 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+const (
+	aboutStored    = "stored"
+	aboutPeople    = "people"
+	aboutPublicURL = "public_url"
+)
+
+// aboutStored looks at what the database holds.
+func (d *doctor) aboutStored(ctx context.Context, s *store.Store) []Check {
+	var all []Check
+	if live, err := s.LiveTokens(ctx); err != nil {
+		all = append(all, unread("tokens", err))
+	} else {
+		all = append(all, judgeTokens(d.file, live, d.Path)...)
+	}
+	if dead, err := s.ListDeliveries(ctx, store.DeliveryFilter{State: "dead", Limit: api.MaxLimit}); err != nil {
+		all = append(all, unread("dead letters", err))
+	} else {
+		all = append(all, judgeDead(len(dead.Items), dead.NextCursor != ""))
+	}
+	if accounts, err := s.Accounts(ctx); err != nil {
+		all = append(all, unread("accounts", err))
+	} else {
+		all = append(all, d.judgePeople(accounts)...)
+	}
+	return all
+}
+
+// judgeTokens says whether there is a token for what needs one.
+func judgeTokens(f *config.File, live []store.Token, path string) []Check {
+	const check = "tokens"
+	var scopes [][]string
+	for _, t := range f.Server.Tokens {
+		scopes = append(scopes, t.Scopes)
+	}
+	for _, t := range live {
+		scopes = append(scopes, t.Scopes)
+	}
+	for _, src := range f.Sources {
+		if src.Token != "" {
+			scopes = append(scopes, []string{api.ScopeIngest})
+		}
+	}
+	may := func(scope string) bool {
+		return slices.ContainsFunc(scopes, func(have []string) bool { return api.Allows(have, scope) })
+	}
+	command := "tocsin token create NAME --scopes %s --config " + path
+	switch {
+	case len(scopes) == 0:
+		return []Check{bad(aboutStored, check, fmt.Sprintf(command, api.ScopeIngest), "there is no API token, so nothing can send an alert and serve does not start")}
+	case !may(api.ScopeIngest):
+		return []Check{warn(aboutStored, check, fmt.Sprintf(command, api.ScopeIngest), "no token may send alerts")}
+	case !may(api.ScopeOperate):
+		return []Check{warn(aboutStored, check, fmt.Sprintf(command, api.ScopeOperate), "no token may acknowledge or decide: people have the chats' buttons only")}
+	}
+	return []Check{ok(aboutStored, check, "%s, in the file, its sources and the database", count(len(scopes), "token"))}
+}
+
+func judgeDead(n int, more bool) Check {
+	const check = "dead letters"
+	if n == 0 {
+		return ok(aboutStored, check, "none waits for a decision")
+	}
+	many := "1 delivery waits"
+	switch {
+	case more:
+		many = fmt.Sprintf("more than %d deliveries wait", n)
+	case n > 1:
+		many = fmt.Sprintf("%d deliveries wait", n)
+	}
+	return warn(aboutStored, check, "tocsin deliveries list --state dead; each says what to do", "%s for a person's decision", many)
+}
+
+// judgePeople says which ways to people lead nowhere.
+func (d *doctor) judgePeople(linked []store.Account) []Check {
+	accounts := make([]plan.Account, len(linked))
+	for i, a := range linked {
+		accounts[i] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
+	}
+	var all []Check
+	ways := 0
+	for _, u := range d.file.Users {
+		for _, c := range u.Contacts {
+			ways++
+			_, err := plan.Resolve(d.file, accounts, c.Via, "user:"+u.ID, d.now())
+			var nowhere *plan.Unreachable
+			switch {
+			case errors.As(err, &nowhere):
+				all = append(all, warn(aboutPeople, u.ID+" "+c.Via, advice(nowhere.Sentence), "a page to %s this way would be unreachable, %s", u.ID, nowhere.Reason))
+			case d.People:
+				all = append(all, ok(aboutPeople, u.ID+" "+c.Via, "has an address"))
+			}
+		}
+	}
+	if len(all) == 0 && ways > 0 {
+		all = append(all, ok(aboutPeople, "contacts", "all of %s", count(ways, "way")+" to people "+lead(ways)+" somewhere"))
+	}
+	return all
+}
+
+// advice is a sentence about a dead delivery, for when there is none yet.
+func advice(sentence string) string {
+	return strings.TrimRight(strings.TrimSuffix(sentence, "then send again."), " ,;")
+}
+
+func lead(n int) string {
+	if n == 1 {
+		return "leads"
+	}
+	return "lead"
+}
+
+// aboutPublicURL asks the address that people and chats are given whether tocsin is there. It may not run yet, or not be
+// reachable from here: nothing of it is bad.
+func (d *doctor) aboutPublicURL(ctx context.Context) []Check {
+	base := d.file.Server.PublicURL
+	u, err := url.Parse(base)
+	if err != nil {
+		return []Check{bad(aboutPublicURL, "address", "", "it is no URL")} // the file's check comes first
+	}
+	var all []Check
+	if chats := d.callbacks(); len(chats) > 0 && config.PrivateHost(u.Hostname()) {
+		all = append(all, warn(aboutPublicURL, "address", "give an address that the chats can reach, or leave buttons out", "%s is not on the internet, so the buttons of %s can't work", u.Host, few(chats)))
+	}
+	ctx, cancel := context.WithTimeout(ctx, publicTimeout)
+	defer cancel()
+	const check = "answer"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", nil)
+	if err != nil {
+		return append(all, bad(aboutPublicURL, check, "", "%s", err))
+	}
+	resp, err := d.HTTP.Do(req)
+	if err != nil {
+		var inner *url.Error
+		if errors.As(err, &inner) {
+			err = inner.Err
+		}
+		return append(all, warn(aboutPublicURL, check, "start serve; then look at name, certificate, proxy and firewall", "%s/healthz does not answer from here: %s", base, err))
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 100))
+	switch {
+	case resp.StatusCode == http.StatusOK && string(text) == "ok\n":
+		return append(all, ok(aboutPublicURL, check, "%s is tocsin", base))
+	case resp.StatusCode >= http.StatusMultipleChoices && resp.StatusCode < http.StatusBadRequest:
+		return append(all, warn(aboutPublicURL, check, "name the address that it leads to: chats do not follow", "%s/healthz leads elsewhere (%d)", base, resp.StatusCode))
+	}
+	return append(all, warn(aboutPublicURL, check, "look at the proxy: all of this address must reach tocsin", "%s/healthz answers %d, and not as tocsin does", base, resp.StatusCode))
+}
+
+// callbacks are the notifiers whose chats call tocsin when a button is pressed.
+func (d *doctor) callbacks() []string {
+	var all []string
+	for name, n := range d.file.Notifiers {
+		if !n.Off && (n.SigningSecret != "" || n.WebhookSecret != "") {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
