@@ -128,8 +128,9 @@ var ErrUnheard = errors.New("what is rung is not heard")
 func (s *Store) ExamineListen(ctx context.Context, url, channel string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	ready, heard, failed := make(chan struct{}, 1), make(chan struct{}, 1), make(chan error, 1)
+	ready, heard, failed, closed := make(chan struct{}, 1), make(chan struct{}, 1), make(chan error, 1), make(chan struct{})
 	go func() {
+		defer close(closed)
 		failed <- listen(ctx, url, channel, func() { ready <- struct{}{} }, func(string) {
 			select {
 			case heard <- struct{}{}:
@@ -139,16 +140,12 @@ func (s *Store) ExamineListen(ctx context.Context, url, channel string, within t
 	}()
 	defer func() {
 		cancel()
-		_ = <-failed // its connection is closed
+		<-closed // its connection
 	}()
-	lost := func(err error) error {
-		failed <- err // for the wait above
-		return fmt.Errorf("LISTEN is not possible: %w", plain(err))
-	}
 	select {
 	case <-ready:
 	case err := <-failed:
-		return lost(err)
+		return fmt.Errorf("LISTEN is not possible: %w", plain(err))
 	}
 	if err := s.Notify(ctx, channel, ""); err != nil {
 		return fmt.Errorf("NOTIFY is not possible: %w", plain(err))
@@ -158,10 +155,9 @@ func (s *Store) ExamineListen(ctx context.Context, url, channel string, within t
 		return nil
 	case err := <-failed:
 		if ctx.Err() != nil {
-			failed <- err
 			return ErrUnheard
 		}
-		return lost(err)
+		return fmt.Errorf("LISTEN is not possible: %w", plain(err))
 	}
 }
 
