@@ -161,15 +161,15 @@ func address(raw string) string {
 func linkLine(p part, links []message.Link, all string) part {
 	bytes, unseen := 0, 0
 	for i, l := range links {
+		if i >= maxLinks {
+			unseen = len(links) - i
+			break
+		}
 		title, to := message.Fit(message.Line(l.Title), linkTitle, cost), address(l.URL)
 		size := len(attributeEscaper.Replace(to))
 		limit := urlBytes
 		if p.plain {
 			size, limit = message.Width(to, cost), plainURLs
-		}
-		if i >= maxLinks {
-			unseen++
-			continue
 		}
 		if title == "" {
 			title = host(to)

@@ -1,14 +1,9 @@
 package telegram
 
 import (
-	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"fmt"
-	"html"
-	"io"
 	"net/url"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -17,28 +12,8 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/telegram/telegramtest"
 )
-
-var tag = regexp.MustCompile(`</?[a-z]+(?: href="[^"<>]*")?>`)
-
-// parsed is what Telegram shows of an HTML text, and an error where it would refuse it. The tags are few and always
-// closed, so an XML decoder can say whether they are well formed.
-func parsed(text string) (string, error) {
-	d := xml.NewDecoder(strings.NewReader("<all>" + strings.ReplaceAll(text, "\r", "") + "</all>"))
-	for {
-		tok, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		if s, ok := tok.(xml.StartElement); ok && s.Name.Local != "all" && s.Name.Local != "b" && s.Name.Local != "i" && s.Name.Local != "a" {
-			return "", fmt.Errorf("unsupported start tag %q", s.Name.Local)
-		}
-	}
-	return html.UnescapeString(tag.ReplaceAllString(text, "")), nil
-}
 
 func TestCard(t *testing.T) {
 	t.Parallel()
@@ -62,74 +37,187 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// hard are texts that break messages: markup, surrogate pairs, joiners, combining marks, other directions, controls.
+var hard = []string{
+	"", "Disk full on db1", " \n ", "\xff\xfe\xf0\x9f", "\x00\x01\x1b[31m", "&lt;b&gt;$", "</b></a>", `<a href="http://evil.test">`, "a_b*c[d](e)`f`~g|h", "$1 $$ ${x}",
+	"é", "e\u0301\u0302\u0323", "日本語のアラート", "👨‍👩‍👧‍👦🏳️‍🌈👍🏽", "\u202eevil\u202c", "\u200b\u200d\ufeff", "🔴 🟡 🟢",
+	strings.Repeat("&", 5000), strings.Repeat("😀", 5000), strings.Repeat("e\u0301", 3000),
+}
+
+// huge are texts as long as a sender may make them.
+var huge = []string{
+	strings.Repeat("x", 100_000), strings.Repeat("&", 100_000), strings.Repeat("<b>", 40_000), strings.Repeat("😀", 25_000),
+	strings.Repeat("e\u0301", 30_000), strings.Repeat("日本", 20_000), strings.Repeat("a\n", 50_000), strings.Repeat(`"`, 100_000),
+}
+
+func drawText() *rapid.Generator[string] {
+	return rapid.OneOf(rapid.StringOf(rapid.RuneFrom([]rune("a &<>\"'$\n\t\x00é日😀\u0301\u200d"))), rapid.SampledFrom(hard), rapid.String())
+}
+
+const incident = "https://tocsin.test/incidents/1?a=1&b=2"
+
 func drawMessage(t *rapid.T) message.Message {
-	hard := rapid.OneOf(
-		rapid.StringOf(rapid.RuneFrom([]rune("a &<>\"'$\n\t\x00é日😀👨‍👩‍👧"))),
-		rapid.SampledFrom([]string{"", strings.Repeat("x", 100_000), strings.Repeat("&", 5000), strings.Repeat("😀", 5000), strings.Repeat("日本", 3000), "\xff\xfe", " \n ", "&lt;b&gt;$"}),
-	)
+	text := drawText()
 	m := message.Message{
 		State:    rapid.SampledFrom([]message.State{message.Open, message.Acknowledged, message.Resolved, message.Plain}).Draw(t, "state"),
-		Severity: hard.Draw(t, "severity"), Title: hard.Draw(t, "title"), Text: hard.Draw(t, "text"), Footer: hard.Draw(t, "footer"),
-		More:    rapid.IntRange(0, 1000).Draw(t, "more"),
-		Links:   []message.Link{{Title: "Incident", URL: "https://tocsin.test/incidents/1?a=1&b=2"}},
-		Buttons: []message.Button{{Action: "ack", Label: hard.Draw(t, "label"), Value: "0198c0de-0000-7000-8000-000000000001"}, {Action: "resolve", Value: strings.Repeat("v", rapid.IntRange(0, 80).Draw(t, "value"))}},
+		Severity: rapid.SampledFrom([]string{"", "critical", "high"}).Draw(t, "severity"), Title: text.Draw(t, "title"), Text: text.Draw(t, "text"), Footer: text.Draw(t, "footer"),
+		More:    rapid.SampledFrom([]int{0, 1, 1_000_000}).Draw(t, "more"),
+		MoreURL: rapid.SampledFrom([]string{"", incident, "not an address", "https://x.test/" + strings.Repeat("y", 3000)}).Draw(t, "more_url"),
+		Links:   []message.Link{{Title: "Incident", URL: incident}},
+		Buttons: []message.Button{{Action: "ack", Label: text.Draw(t, "label"), Value: "0198c0de-0000-7000-8000-000000000001"}, {Action: "resolve", Value: strings.Repeat("v", rapid.IntRange(0, 80).Draw(t, "value"))}},
 	}
 	for range rapid.IntRange(0, 14).Draw(t, "fields") {
-		m.Fields = append(m.Fields, message.Field{Name: hard.Draw(t, "name"), Value: hard.Draw(t, "value")})
+		m.Fields = append(m.Fields, message.Field{Name: text.Draw(t, "name"), Value: text.Draw(t, "value")})
 	}
-	item := message.Item{Title: hard.Draw(t, "item"), Detail: hard.Draw(t, "detail")}
+	item := message.Item{Title: text.Draw(t, "item"), Detail: text.Draw(t, "detail")}
 	for range rapid.SampledFrom([]int{0, 1, 35, 500}).Draw(t, "items") {
 		m.Items = append(m.Items, item)
 	}
-	for range rapid.IntRange(0, 30).Draw(t, "links") {
-		m.Links = append(m.Links, message.Link{Title: hard.Draw(t, "link"), URL: "https://x.test/" + url.PathEscape(strings.Repeat("&", rapid.IntRange(0, 3000).Draw(t, "path"))) + "&$"})
+	for range rapid.IntRange(0, 12).Draw(t, "links") {
+		to := rapid.SampledFrom([]string{"https://x.test/", "ftp://x.test/", "/only/a/path", "https://x.test/\u0301😀?"}).Draw(t, "to")
+		m.Links = append(m.Links, message.Link{Title: text.Draw(t, "link"), URL: to + url.PathEscape(strings.Repeat("&", rapid.SampledFrom([]int{0, 10, 500, 3000}).Draw(t, "path"))) + "&$"})
 	}
 	return m
 }
+
+// check renders a message in a form and says what Telegram, as telegramtest knows it, would not take or not show.
+func check(m message.Message, f delivery.Form) error {
+	text, keyboard := render(m, f)
+	mode := "HTML"
+	if f.Plain {
+		mode = ""
+	}
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) || len(text) > maxRaw {
+		return fmt.Errorf("%d bytes, valid %v", len(text), utf8.ValidString(text))
+	}
+	shown, err := telegramtest.Preview(text, mode, keyboard)
+	if err != nil {
+		return fmt.Errorf("%w, for %.300q", err, text)
+	}
+	if m.State != message.Plain && (!strings.HasPrefix(shown.Text, m.State.Sign()+" ") || !strings.Contains(shown.Text, "\n"+m.State.Word())) {
+		return fmt.Errorf("sign and state are lost in %.300q", shown.Text)
+	}
+	if m.Severity != "" && !strings.Contains(shown.Text, m.Severity) {
+		return fmt.Errorf("the severity is lost in %.300q", shown.Text)
+	}
+	if err := checkLinks(m, f, shown); err != nil {
+		return err
+	}
+	if lines := strings.Count(shown.Text, "🔴 "); lines < len(m.Items) && !strings.Contains(shown.Text, " more") {
+		return fmt.Errorf("%d of %d alerts and no word of the rest", lines, len(m.Items))
+	}
+	if f.Plain || f.NoButtons {
+		if len(shown.Keyboard) != 0 || f.Plain && len(shown.Entities) != 0 {
+			return fmt.Errorf("%q has %+v, %+v", f, shown.Keyboard, shown.Entities)
+		}
+		return nil
+	}
+	if len(m.Buttons) == 0 {
+		return nil
+	}
+	if b := shown.Keyboard[0][0]; b.Data != m.Buttons[0].Action+":"+m.Buttons[0].Value || b.Text == "" {
+		return fmt.Errorf("the button is %+v", b)
+	}
+	return nil
+}
+
+// checkLinks says which link has vanished without a word.
+func checkLinks(m message.Message, f delivery.Form, shown telegramtest.Message) error {
+	if len(m.Links) == 0 {
+		return nil
+	}
+	leads := func(to string) bool {
+		return strings.Contains(shown.Text, to) || slices.ContainsFunc(shown.Entities, func(e telegramtest.Entity) bool { return e.URL == to })
+	}
+	if !leads(m.Links[0].URL) {
+		return fmt.Errorf("the link is lost in %.300q", shown.Text)
+	}
+	for _, l := range m.Links[1:min(len(m.Links), maxLinks)] {
+		title := message.Fit(message.Line(l.Title), linkTitle, cost)
+		if !strings.Contains(shown.Text, strings.TrimSpace(title)) {
+			return fmt.Errorf("of the link %q there is nothing in %.300q", title, shown.Text)
+		}
+	}
+	if n := len(m.Links) - maxLinks; n > 0 && !strings.Contains(shown.Text, fmt.Sprintf("and %d more links", n)) {
+		return fmt.Errorf("%d links vanish", n)
+	}
+	return nil
+}
+
+var forms = []delivery.Form{{}, {NoButtons: true}, {Plain: true}}
 
 func TestRenderKeepsTelegramsLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t)
-		text, keyboard := render(m, delivery.Form{})
-		shown, err := parsed(text)
-		if err != nil {
-			t.Fatalf("can't parse entities: %v in %.300q", err, text)
-		}
-		if n := utf8.RuneCountInString(shown); n == 0 || n > 4096 || len(text) > 32768 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			t.Fatalf("%d code points, %d bytes", n, len(text))
-		}
-		// What must survive whatever else is in the message.
-		if !strings.Contains(text, `<a href="https://tocsin.test/incidents/1?a=1&amp;b=2">Incident</a>`) {
-			t.Fatalf("the link is lost in %.300q", text)
-		}
-		if m.State != message.Plain && (!strings.HasPrefix(shown, m.State.Sign()+" ") || !strings.Contains(shown, m.State.Word())) {
-			t.Fatalf("it begins with %.80q", shown)
-		}
-		if len(m.Items) > 0 || m.More > 0 {
-			lines := strings.Count(text, "\n🔴 ")
-			if lines < len(m.Items) && !strings.Contains(text, " more") {
-				t.Fatalf("%d of %d alerts and no word of the rest", lines, len(m.Items))
-			}
-		}
-		var k struct {
-			Keyboard [][]struct {
-				Text string
-				Data string `json:"callback_data"`
-			} `json:"inline_keyboard"`
-		}
-		if err := json.Unmarshal([]byte(keyboard), &k); err != nil {
-			t.Fatal(err)
-		}
-		for i, b := range k.Keyboard[0] {
-			if len(b.Data) < 1 || len(b.Data) > 64 || b.Text == "" || utf8.RuneCountInString(b.Text) > 64 {
-				t.Fatalf("button %+v", b)
-			}
-			if i == 0 && b.Data != "ack:"+m.Buttons[0].Value {
-				t.Fatalf("the button carries %q", b.Data)
+		for _, f := range forms {
+			if err := check(m, f); err != nil {
+				t.Fatalf("%q: %v", f, err)
 			}
 		}
 	})
+}
+
+// Every part as large as it can be, all of them at once.
+func TestRenderOfEverythingAtItsLargest(t *testing.T) {
+	t.Parallel()
+	for _, s := range append(slices.Clone(hard), huge...) {
+		m := message.Message{State: message.Open, Severity: "critical", Title: s, Text: s, Footer: s, More: 1_000_000, MoreURL: incident, Links: []message.Link{{Title: "Incident", URL: incident}}}
+		for range 500 {
+			m.Items = append(m.Items, message.Item{Title: s, Detail: s})
+			m.Fields = append(m.Fields, message.Field{Name: s, Value: s})
+			m.Links = append(m.Links, message.Link{Title: s, URL: "https://x.test/?q=" + url.QueryEscape(strings.Repeat("&", 500))})
+		}
+		m.Buttons = []message.Button{{Action: "ack", Label: s, Value: "0198c0de-0000-7000-8000-000000000001"}}
+		for _, f := range []delivery.Form{{}, {Plain: true}} {
+			if err := check(m, f); err != nil {
+				t.Errorf("%.20q, %q: %v", s, f, err)
+			}
+		}
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	for _, s := range hard {
+		f.Add(s, "name", s, 3)
+		f.Add("title", s, "text", 500)
+	}
+	f.Fuzz(func(t *testing.T, title, field, text string, n int) {
+		n = max(n, 0) % 600
+		m := message.Message{State: message.Open, Severity: "critical", Title: title, Text: text, Footer: field, MoreURL: incident, Links: []message.Link{{Title: "Incident", URL: incident}, {Title: field, URL: "https://x.test/" + text}}}
+		for range n {
+			m.Items = append(m.Items, message.Item{Title: field, Detail: title})
+			m.Fields = append(m.Fields, message.Field{Name: field, Value: text})
+		}
+		m.Buttons = []message.Button{{Action: "ack", Label: field, Value: "0198c0de-0000-7000-8000-000000000001"}}
+		for _, form := range forms {
+			if err := check(m, form); err != nil {
+				t.Errorf("%q: %v", form, err)
+			}
+		}
+	})
+}
+
+func TestLinksThatCannotBeShownAreNamed(t *testing.T) {
+	t.Parallel()
+	long := "https://x.test/" + strings.Repeat("y", 3000)
+	m := message.Message{Title: "a", More: 2, Links: []message.Link{{Title: "Incident", URL: incident}, {Title: "Runbook", URL: long}, {Title: "Share", URL: "ftp://x.test/f"}}}
+	for _, c := range []struct{ more, want, plain string }{
+		{incident,
+			`<b>a</b>` + "\n\n" + `<a href="https://tocsin.test/incidents/1?a=1&amp;b=2">and 2 more</a>` + "\n\n" + `<a href="https://tocsin.test/incidents/1?a=1&amp;b=2">Incident</a> · <a href="https://tocsin.test/incidents/1?a=1&amp;b=2">Runbook (its address is in the incident)</a> · <a href="https://tocsin.test/incidents/1?a=1&amp;b=2">Share (its address is in the incident)</a>`,
+			"a\n\nand 2 more: " + incident + "\n\nIncident: " + incident + " · Runbook (its address is in the incident) · Share (its address is in the incident)"},
+		{"",
+			`<b>a</b>` + "\n\nand 2 more\n\n" + `<a href="https://tocsin.test/incidents/1?a=1&amp;b=2">Incident</a> · Runbook (its address cannot be shown here) · Share (its address cannot be shown here)`,
+			"a\n\nand 2 more\n\nIncident: " + incident + " · Runbook (its address cannot be shown here) · Share (its address cannot be shown here)"},
+	} {
+		m.MoreURL = c.more
+		if got, _ := render(m, delivery.Form{}); got != c.want {
+			t.Errorf("%s\nwant\n%s", got, c.want)
+		}
+		if got, _ := render(m, delivery.Form{Plain: true}); got != c.plain {
+			t.Errorf("%s\nwant\n%s", got, c.plain)
+		}
+	}
 }
 
 func TestDescribe(t *testing.T) {

@@ -1,6 +1,7 @@
 package telegramtest
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -121,6 +122,21 @@ func formatted(c *call) (string, []Entity, result) {
 		return "", nil, bad("message is too long")
 	}
 	return text, entities, result{}
+}
+
+// Preview is what a message with this text, parse_mode and reply_markup would show, or the words with which Telegram
+// would refuse it. Its limits are enforced.
+func Preview(text, parseMode, replyMarkup string) (Message, error) {
+	var m Message
+	var r result
+	m.Text, m.Entities, r = formatted(&call{params: map[string]string{"text": text, "parse_mode": parseMode}})
+	if r.code == 0 {
+		m.Keyboard, r = keyboard(replyMarkup)
+	}
+	if r.code != 0 {
+		return Message{}, errors.New(r.description)
+	}
+	return m, nil
 }
 
 // keyboard reads reply_markup.
