@@ -344,6 +344,29 @@ func TestSealedConnectionWritesNothing(t *testing.T) {
 	}
 }
 
+// during is a connection that looks at something while it writes.
+type during struct {
+	net.Conn
+	look func()
+}
+
+func (d during) Write(b []byte) (int, error) { d.look(); return len(b) / 2, io.ErrShortWrite }
+
+// The far side can have the bytes before Write returns, so they count before.
+func TestBytesCountBeforeTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	var c *counted
+	c = &counted{Conn: during{look: func() {
+		c.seal(0)
+		if c.written(0) != 6 {
+			t.Errorf("%d bytes while they are written", c.written(0))
+		}
+	}}}
+	if n, err := c.Write([]byte("POST /")); n != 3 || err == nil || c.written(0) != 3 {
+		t.Errorf("%d, %v, %d bytes after a short write", n, err, c.written(0))
+	}
+}
+
 func TestTapMakesOneCallAndHandsOutTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

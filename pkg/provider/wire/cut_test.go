@@ -30,6 +30,7 @@ type cutServer struct {
 	tls     *tls.Config          // of a client that trusts it
 	span    func() time.Duration // about how long a whole call takes
 	effects sync.Map             // by id
+	cancels sync.Map             // by id: what the client cancels the call with
 	stop    func()               // waits for what is still being served
 }
 
@@ -117,6 +118,10 @@ func (s *cutServer) serve(raw net.Conn, config *tls.Config) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"[:rand.N(40)])
 		cut()
 		return
+	case 2, 3: // the client gives up at this very moment, with its write hardly over
+		if cancel, ok := s.cancels.Load(id); ok {
+			cancel.(context.CancelFunc)()
+		}
 	}
 	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 }
@@ -160,6 +165,7 @@ func cutCalls(t *testing.T, calls int, s *cutServer, c *Client, span *atomic.Int
 					t.Error(err)
 				}
 				req.Header.Set("X-Call", id)
+				s.cancels.Store(id, cancel)
 				rec := c.Do(req)
 				cancel()
 				res, settled := rec.Judge()
