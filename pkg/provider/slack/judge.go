@@ -152,7 +152,7 @@ var pointer = regexp.MustCompile(`\[json-pointer:(/[^\]]*)\]`)
 func onlyAt(messages []string, place string) bool {
 	for _, m := range messages {
 		at := pointer.FindStringSubmatch(m)
-		if at == nil || at[1] != place && !strings.HasPrefix(at[1], place+"/") {
+		if len(at) < 2 || at[1] != place && !strings.HasPrefix(at[1], place+"/") {
 			return false
 		}
 	}

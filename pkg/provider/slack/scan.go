@@ -185,12 +185,21 @@ func (m *posted) addBlocks(raw json.RawMessage) {
 
 // key is the effect key by the metadata, else by a block's mark; empty: it is none of tocsin's.
 func (m posted) key() string {
-	if text(m.metadata["event_type"]) == MetadataType {
-		var payload map[string]json.RawMessage
-		if json.Unmarshal(m.metadata["event_payload"], &payload) == nil && text(payload[MetadataKey]) != "" {
-			return text(payload[MetadataKey])
-		}
+	if key := m.metadataKey(); key != "" {
+		return key
 	}
+	return m.blockKey()
+}
+
+func (m posted) metadataKey() string {
+	var payload map[string]json.RawMessage
+	if text(m.metadata["event_type"]) != MetadataType || json.Unmarshal(m.metadata["event_payload"], &payload) != nil {
+		return ""
+	}
+	return text(payload[MetadataKey])
+}
+
+func (m posted) blockKey() string {
 	for _, id := range m.blockIDs {
 		if key, ok := strings.CutPrefix(id, MarkPrefix); ok && key != "" {
 			return key
