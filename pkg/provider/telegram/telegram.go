@@ -44,6 +44,7 @@ var (
 	_ provider.Linker    = (*Provider)(nil)
 	_ provider.Whisperer = (*Provider)(nil)
 	_ provider.Prober    = (*Provider)(nil)
+	_ provider.Examiner  = (*Provider)(nil)
 )
 
 // New makes a provider of a notifier with a token. red may be nil; the token is taken out of every result in any case.
