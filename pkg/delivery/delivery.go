@@ -6,6 +6,7 @@
 package delivery
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -146,6 +147,15 @@ type Reference struct {
 	Permalink string `json:"permalink,omitempty"`  // a link for people, where the provider has one
 }
 
+// At is when the object was made, by the provider's clock, where the coordinates tell it: Slack's ts is seconds.
+func (r Reference) At() (time.Time, bool) {
+	seconds, err := strconv.ParseFloat(r.TS, 64)
+	if err != nil || seconds < 1 || seconds > 1e11 {
+		return time.Time{}, false
+	}
+	return time.UnixMicro(int64(seconds * 1e6)), true
+}
+
 // IsZero says that nothing is known to have been made.
 func (r Reference) IsZero() bool { return r == Reference{} }
 
@@ -202,9 +212,10 @@ type Doubt struct {
 	Revision int // the lowest revision in doubt
 	Through  int // thread: the last sequence of the reply in doubt; its range is frozen
 
-	Last  time.Time // when the latest attempt in doubt began
-	Scans int       // complete look-ups since then that did not find it
-	Blind bool      // it can't be looked up: policy decides
+	Last    time.Time // when the latest attempt in doubt began
+	Scans   int       // complete look-ups since then that did not find it
+	Scanned time.Time // the latest of them
+	Blind   bool      // it can't be looked up: the policy decides
 }
 
 // Stop is a settling that was noted on a delivery while its attempt was open: the outcome decides whether it counts.
@@ -238,7 +249,7 @@ type Delivery struct {
 	ExpiresAt  time.Time // zero: no lifetime of its own
 	CreatedAt  time.Time
 	Queue      string // the destination whose turn it waits for; empty: it waits for none
-	Held       bool   // page: held longer than its bound, so that the escalation has gone on without it
+	Overdue    bool   // page: kept back longer than its bound, so that the escalation goes on without it
 
 	Token       uuid.UUID // lease token; zero: not leased
 	Version     int64

@@ -183,7 +183,7 @@ func tell(s delivery.Step) string {
 	number := func(name string, was, is int) {
 		switch {
 		case was == is:
-		case is == was+1 && (name == "effect" || name == "tries"):
+		case is == was+1 && (name == "effect" || name == "tries" || name == "denials"):
 			add("%s+1", name)
 		default:
 			add("%s=%d", name, is)
@@ -194,6 +194,18 @@ func tell(s delivery.Step) string {
 		add("tries=0") // whatever they were: written always, so that it takes no line of its own
 	} else {
 		number("tries", d.Tries, c.Tries)
+	}
+	if c.State != delivery.Sent {
+		number("denials", d.Denials, c.Denials)
+	}
+	if c.Form != d.Form && c.State != delivery.Sent {
+		add("form=%q", c.Form)
+	}
+	if c.Queue != "" {
+		add("in its queue")
+	}
+	if c.Overdue && !d.Overdue {
+		add("overdue")
 	}
 	number("desired", d.Desired, c.Desired)
 	number("applied", d.Applied, c.Applied)

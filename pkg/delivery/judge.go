@@ -11,7 +11,8 @@ type Facts struct {
 	Resolved bool // its incident is resolved
 	Answered bool // its incident is acknowledged or resolved
 	Policy   Policy
-	Retries  Retries // of its notifier, as the file says now
+	Retries  Retries       // of its notifier, as the file says now
+	LookUp   time.Duration // how long after its beginning an attempt in doubt can be looked up; 0: the provider can't be asked
 
 	// Page: the incident's cards. Thread: its one card.
 	HasCard   bool // there is a card to wait for
@@ -30,6 +31,7 @@ type Verdict struct {
 	Key       string
 	Address   string // not empty: bound by an earlier attempt in doubt
 	Repeat    bool   // an earlier attempt of this effect may have arrived: say so in small print
+	LookUp    bool   // look for the effect in doubt instead of making it: see Looked
 }
 
 // ThreadWait is how often a thread looks for its card by itself; the card's first attempt brings it forward.
@@ -44,16 +46,16 @@ func (d Delivery) Judge(f Facts) Verdict {
 	park := func(delay time.Duration, reason string) Verdict {
 		return done(d.again(d.stay(), delay, false, reason, ""))
 	}
-	edits := d.edits()
+	edits, looks := d.edits(), d.looks(f.LookUp)
 	switch {
 	case d.Stop != nil && !edits:
 		// Noted while an attempt was open that is closed by now: nothing more may be made.
 		return done(d.stopped(d.stay()))
-	case d.Doubt != nil && f.Policy.OnUnknown == Hold && !edits:
+	case d.Doubt != nil && f.Policy.OnUnknown == Hold && !edits && !looks:
 		return done(d.hold(d.stay()))
 	case !edits && !d.ExpiresAt.IsZero() && !f.Now.Before(d.ExpiresAt):
 		return settle(Expired, "lifetime_over")
-	case f.Retries.Capped && d.Tries > f.Retries.Count:
+	case f.Retries.Capped && d.Tries > f.Retries.Count && !looks:
 		// The last try was taken over, or the file's count was lowered meanwhile.
 		if edits {
 			return done(d.stale(d.stay(), stopSentences["retries_used_up"]))
@@ -63,7 +65,7 @@ func (d Delivery) Judge(f Facts) Verdict {
 
 	v := Verdict{Operation: OpCreate, Revision: d.Desired, Key: d.Key()}
 	if d.Doubt != nil && !edits { // an edit in doubt binds nothing: the object has its place
-		v.Key, v.Address, v.Repeat = d.Doubt.Key, d.Doubt.Address, true
+		v.Key, v.Address, v.Repeat = d.Doubt.Key, d.Doubt.Address, d.Doubt.Scans < looksNeeded
 	}
 	switch d.Kind {
 	case Page, Call, SMS:
@@ -100,6 +102,12 @@ func (d Delivery) Judge(f Facts) Verdict {
 	if d.Applied >= d.Desired && (v.Operation == OpEdit || v.Operation == OpReply) {
 		return settle(Sent, d.Reason)
 	}
+	if looks {
+		if left := d.lookIn(f.Now, f.LookUp); left > 0 {
+			return park(left, "doubt")
+		}
+		v.LookUp = true
+	}
 	return v
 }
 
@@ -132,6 +140,12 @@ func (d Delivery) Reject(reason, sentence string) Step {
 		return d.stale(d.stay(), sentence)
 	}
 	return d.settle(d.stay(), Rejected, reason, sentence)
+}
+
+// Queued returns a claimed delivery that its destination's pace, a pause or a breaker keeps back. queue is the destination
+// whose turn it waits for, empty where all of the account rests.
+func (d Delivery) Queued(f Facts, delay time.Duration, queue, reason, sentence string) Step {
+	return d.queue(d.stay(), delay, queue, reason, sentence, f.Now.Sub(d.CreatedAt), f.Policy.Wait)
 }
 
 // GiveBack returns a claimed delivery without an attempt, due after delay: its place is taken, its slot lies later,

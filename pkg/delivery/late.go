@@ -3,15 +3,19 @@ package delivery
 import "github.com/google/uuid"
 
 // Late decides what an answer does that came after its lease was lost. It helps only an undecided delivery on the same
-// effect with no newer attempt begun; otherwise it only explains. late is the outcome that the answer would have given.
+// effect with no call in flight; otherwise it only explains. late is the outcome that the answer would have given. A success
+// counts although newer attempts failed or are in doubt themselves: what is there is there, and one more create would be
+// one too many.
 func (d Delivery) Late(_ Env, a Attempt, late Outcome, ref Reference) (Step, bool) {
 	switch {
 	case a.Effect != d.Effect:
 		return Step{}, false
 	case a.Operation == OpEdit:
 		return d.lateEdit(a, late)
-	case a.Number != d.Attempts || d.OpenAttempt != uuid.Nil:
+	case d.OpenAttempt != uuid.Nil || d.edits():
 		return Step{}, false
+	case d.Kind == Thread && a.Key != d.Key() && (d.Doubt == nil || a.Key != d.Doubt.Key):
+		return Step{}, false // that reply was told by a newer attempt
 	}
 	switch d.State {
 	case Pending, Held, Exhausted, Expired:
@@ -23,8 +27,8 @@ func (d Delivery) Late(_ Env, a Attempt, late Outcome, ref Reference) (Step, boo
 	case OutcomeSent:
 		return d.sent(c, a, ref, "late_answer"), true
 	case OutcomeFailed:
-		if d.Doubt == nil || d.Doubt.Key != a.Key || !d.Doubt.Since.Equal(a.StartedAt) {
-			return Step{}, false // an earlier attempt is in doubt too, and stays so
+		if d.Doubt == nil || d.Doubt.Key != a.Key || !d.Doubt.Since.Equal(a.StartedAt) || !d.Doubt.last().Equal(a.StartedAt) {
+			return Step{}, false // another attempt is in doubt too, and stays so
 		}
 		c.Doubt = nil
 		if d.State == Held || d.State == Pending && d.Leased() {

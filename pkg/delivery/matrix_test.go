@@ -71,7 +71,8 @@ const finishIntro = `
 What a delivery becomes by the result of its attempt: Finish, for every combination of its inputs.
 The call showed revision 2. before: an attempt of the effect is in doubt already, from revision 1 on. noted: an end
 that was noted while the call was in flight. newer: revision 3 is wished meanwhile. tries: before this attempt, with
-retries {count: 5, delay: 10s, max_delay: 10m}. "~": the delay is spread by jitter. in doubt: from the first attempt in
+retries {count: 5, delay: 10s, max_delay: 10m}. form: the whole message, or all left out that can be, and denied twice
+before. look_up: the provider can be asked what it has. "~": the delay is spread by jitter. in doubt: from the first attempt in
 doubt on (takeover.txt shows how). says: with a sentence for people.
 `
 
@@ -91,7 +92,9 @@ func TestFinishMatrix(t *testing.T) {
 			b.WriteString(table([]dim{
 				only("outcome", "sent", "failed", "unknown"),
 				only("evidence", "not_called", "not_sent", "possibly_sent", "answered"),
-				only("fault", "none", "transient", "throttled", "payload", "destination", "account", "gone", "denied"),
+				only("fault", "none", "transient", "throttled", "payload", "destination", "account", "gone", "denied", "moved"),
+				only("form", "whole", "least"),
+				only("look_up", "no", "yes"),
 				only("on_unknown", "retry", "hold"),
 				only("noted", stops...),
 				only("tries", "0", "2", "5"),
@@ -112,10 +115,21 @@ func TestFinishMatrix(t *testing.T) {
 				if r.Fault == "none" {
 					r.Fault = ""
 				}
+				if p["fault"] == "moved" {
+					r.MovedTo = "-100"
+				}
+				if p["form"] == "least" {
+					a.Form = delivery.Form{NoMetadata: true, NoButtons: true, Plain: true, Root: true}
+					d.Form, d.Denials = a.Form, 2
+				}
+				env := delivery.Env{Policy: policy(p["on_unknown"]), Retries: fileCaps, Resolved: p["incident"] == "resolved", Forms: true}
+				if p["look_up"] == "yes" {
+					env.LookUp = 20 * time.Second
+				}
 				if r.Outcome == delivery.OutcomeSent && op != "edit" {
 					r.Reference, r.Sentence = made, ""
 				}
-				s := tell(d.Finish(delivery.Env{Policy: policy(p["on_unknown"]), Retries: fileCaps, Resolved: p["incident"] == "resolved"}, a, r))
+				s := tell(d.Finish(env, a, r))
 				return anyDoubt.Replace(s)
 			}))
 		}
@@ -150,6 +164,7 @@ func TestJudgeMatrix(t *testing.T) {
 			only("object", object...),
 			only("lifetime", "none", "left", "over"),
 			only("doubt", "no", "yes"),
+			only("look_up", "no", "early", "due", "twice"),
 			only("on_unknown", "retry", "hold"),
 			only("tries", "left", "used_up"),
 			only("incident", "open", "acknowledged", "resolved"),
@@ -189,6 +204,18 @@ func TestJudgeMatrix(t *testing.T) {
 				d.WaitUntil = t0
 			}
 			f := delivery.Facts{Now: t0, Policy: policy(p["on_unknown"]), Retries: fileCaps, Resolved: p["incident"] == "resolved", Answered: p["incident"] != "open", CardOver: true}
+			switch p["look_up"] {
+			case "early":
+				f.LookUp = 20 * time.Second
+			case "due", "twice":
+				f.LookUp = time.Nanosecond
+				if d.Doubt != nil {
+					d.Doubt.Since = t0.Add(-time.Minute)
+				}
+				if p["look_up"] == "twice" && d.Doubt != nil {
+					d.Doubt.Scans, d.Doubt.Scanned = 2, t0
+				}
+			}
 			switch p["card"] {
 			case "under way":
 				f.HasCard, f.CardOver = true, false
@@ -216,6 +243,9 @@ func verdict(d delivery.Delivery, v delivery.Verdict) string {
 	}
 	if v.Address != "" {
 		out += " to the first address"
+	}
+	if v.LookUp {
+		out = strings.Replace(out, "call", "look for", 1)
 	}
 	if v.Repeat {
 		out += " as a repeat"

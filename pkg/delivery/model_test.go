@@ -19,13 +19,15 @@ type life struct {
 	env   delivery.Env
 	wrong []string // rules that a step broke
 
-	mostAttempts int // no call is begun beyond it; 0: no bound
+	look         delivery.Look // what the next look-up comes to
+	odd          bool          // every answer that there is can come
+	mostAttempts int           // no call is begun beyond it; 0: no bound
 }
 
 func newLife(k delivery.Kind, onUnknown delivery.OnUnknown, r delivery.Retries) *life {
 	return &life{
 		d:   delivery.Delivery{ID: rowID, Kind: k, Notifier: "n", Target: "channel", State: delivery.Pending, Effect: 1, Desired: 1},
-		env: delivery.Env{Policy: delivery.Policy{OnUnknown: onUnknown, Wait: 5 * time.Second}, Retries: r},
+		env: delivery.Env{Policy: delivery.Policy{OnUnknown: onUnknown, Wait: 5 * time.Second}, Retries: r, Forms: true},
 	}
 }
 
@@ -40,7 +42,10 @@ func (l *life) clone() *life {
 type key struct {
 	state                                       delivery.State
 	revivable, object, leased, called, resolved bool
+	moved, overdue                              bool
 	effect, desired, applied, attempts, tries   int
+	denials                                     int
+	form                                        delivery.Form
 	doubt                                       delivery.Doubt
 	stop                                        delivery.Stop
 	open                                        delivery.Attempt
@@ -52,6 +57,7 @@ func (l *life) key() key {
 	k := key{
 		state: d.State, revivable: d.Reason == "card_dead", object: !d.Reference.IsZero(), leased: d.Token != uuid.Nil, called: d.OpenAttempt != uuid.Nil,
 		resolved: l.env.Resolved, effect: d.Effect, desired: d.Desired, applied: d.Applied, attempts: d.Attempts, tries: d.Tries,
+		moved: d.Reason == movedReason, overdue: d.Overdue, denials: d.Denials, form: d.Form,
 	}
 	if d.Doubt != nil {
 		k.doubt = *d.Doubt
@@ -97,6 +103,11 @@ func (l *life) judge(f delivery.Facts) {
 		l.apply("judge", *v.Step)
 		return
 	}
+	if v.LookUp {
+		l.rule(l.d.Doubt != nil && v.Key == l.d.Doubt.Key && v.Operation != delivery.OpEdit, "%s %s is looked up without doubt", v.Operation, v.Key)
+		l.apply("look up", l.d.Looked(f.Now, l.look))
+		return
+	}
 	if l.mostAttempts > 0 && l.d.Attempts >= l.mostAttempts {
 		return
 	}
@@ -105,7 +116,7 @@ func (l *life) judge(f delivery.Facts) {
 	if l.d.Doubt != nil && v.Operation != delivery.OpEdit {
 		l.rule(v.Key == l.d.Doubt.Key, "the key changed from %s to %s while in doubt", l.d.Doubt.Key, v.Key)
 		l.rule(v.Address == l.d.Doubt.Address, "the address %q is not bound while in doubt", v.Address)
-		l.rule(v.Repeat, "a repeat does not say that it may be one")
+		l.rule(v.Repeat == (l.d.Doubt.Scans < 2), "a repeat does not say that it may be one")
 	}
 	if l.d.Doubt == nil {
 		l.rule(v.Address == "" && !v.Repeat, "an address is bound, or a repeat told, without doubt")
@@ -117,7 +128,7 @@ func (l *life) judge(f delivery.Facts) {
 	}
 	l.open = delivery.Attempt{
 		ID: attemptID(l.d.Attempts), Number: l.d.Attempts, Operation: v.Operation, Effect: l.d.Effect, Key: v.Key, Address: address, Revision: v.Revision,
-		StartedAt: t0.Add(time.Duration(l.d.Attempts) * time.Minute),
+		Form: l.d.Form, Queue: "queue", StartedAt: t0.Add(time.Duration(l.d.Attempts) * time.Minute),
 	}
 	l.d.OpenAttempt = l.open.ID
 }
@@ -146,6 +157,7 @@ func (l *life) apply(cause string, s delivery.Step) {
 	l.rule(c.ID == d.ID && c.ExpectToken == d.Token && c.ExpectVersion == d.Version, "%s is not fenced by the row that it was decided on", cause)
 	before := d
 	d.State, d.Effect, d.Desired, d.Applied, d.Reference, d.Tries, d.Doubt, d.Stop = c.State, c.Effect, c.Desired, c.Applied, c.Reference, c.Tries, c.Doubt, c.Stop
+	d.Denials, d.Form, d.Queue, d.Overdue = c.Denials, c.Form, c.Queue, c.Overdue
 	if !c.Notes() {
 		d.Reason = c.Reason
 	}
@@ -171,8 +183,11 @@ func (l *life) apply(cause string, s delivery.Step) {
 	l.rule(c.Effect == before.Effect || c.Effect == before.Effect+1, "%s: effect %d after %d", cause, c.Effect, before.Effect)
 	l.rule(c.Effect == before.Effect || c.Doubt == nil, "%s: a new effect begins in doubt", cause)
 	l.rule(c.Stop == nil || !c.State.Settled(), "%s: an end stays noted on a %s row", cause, c.State)
+	l.rule(c.Queue == "" || c.State == delivery.Pending && c.Next == delivery.NextIn || c.Notes(), "%s: it waits for a turn and is not due", cause)
+	l.rule(!c.Overdue || before.Kind == delivery.Page, "%s: a %s is overdue", cause, before.Kind)
+	l.rule(c.Effect == before.Effect || c.Form == delivery.Form{} && c.Denials == 0, "%s: a new effect begins with the losses of the old one", cause)
 	l.rule(c.Desired >= before.Desired, "%s takes the wish back from %d to %d", cause, before.Desired, c.Desired)
-	l.rule(!before.Reference.IsZero() || c.Reference.IsZero() || cause == "finish" || cause == "late", "%s knows a reference that no provider gave", cause)
+	l.rule(!before.Reference.IsZero() || c.Reference.IsZero() || cause == "finish" || cause == "late" || cause == "look up", "%s knows a reference that no provider gave", cause)
 	l.rule(before.Reference.IsZero() || c.State != delivery.Canceled && !c.State.Dead(), "%s: what is out there is called %s", cause, c.State)
 	if before.Doubt != nil && c.Doubt != nil && c.Effect == before.Effect {
 		l.rule(c.Doubt.Key == before.Doubt.Key, "%s: the doubt's key changes from %s to %s within an effect", cause, before.Doubt.Key, c.Doubt.Key)
@@ -209,6 +224,9 @@ var answers = map[string]delivery.Result{
 	"account":      {Outcome: delivery.OutcomeFailed, Evidence: delivery.Answered, Fault: delivery.FaultAccount, Reason: "account:token_revoked", Sentence: "Mend it."},
 	"gone":         {Outcome: delivery.OutcomeFailed, Evidence: delivery.Answered, Fault: delivery.FaultGone, Reason: providerReason, Sentence: "It is gone."},
 	"denied":       {Outcome: delivery.OutcomeFailed, Evidence: delivery.Answered, Fault: delivery.FaultDenied, Reason: providerReason, Sentence: "Mend it."},
+	"moved":        {Outcome: delivery.OutcomeFailed, Evidence: delivery.Answered, Fault: delivery.FaultMoved, Reason: movedReason, MovedTo: "-100"},
+	"buttons":      {Outcome: delivery.OutcomeFailed, Evidence: delivery.Answered, Fault: delivery.FaultPayload, Reason: providerReason, Refused: delivery.PartButtons},
+	"metadata":     {Outcome: delivery.OutcomeFailed, Evidence: delivery.Answered, Fault: delivery.FaultPayload, Reason: providerReason, Refused: delivery.PartMetadata},
 	"not called":   {Outcome: delivery.OutcomeFailed, Evidence: delivery.NotCalled, Reason: "shutdown"},
 	"not built":    {Outcome: delivery.OutcomeFailed, Evidence: delivery.NotCalled, Fault: delivery.FaultPayload, Reason: providerReason, Sentence: "Mend it."},
 	"nothing":      {},
@@ -217,6 +235,11 @@ var answers = map[string]delivery.Result{
 
 // providerReason stands for the reasons that come from a provider's table.
 const providerReason = "(provider's)"
+
+const movedReason = "telegram:migrated"
+
+// looks are what a look-up can come to.
+var looks = []delivery.Look{{Complete: true}, {Found: made, Complete: true}, {Blind: true, Sentence: "Mend it."}, {}}
 
 // surroundings are what a claimed row of a kind can find around it.
 func surroundings(k delivery.Kind) []delivery.Facts {

@@ -149,7 +149,7 @@ func (d Delivery) Decide(a Action) (Step, error) {
 		if !d.State.Dead() {
 			return refuse("only a dead delivery can be sent again")
 		}
-		c.Effect, c.Tries, c.Doubt, c.Reference, c.Renew = d.Effect+1, 0, nil, Reference{}, true
+		c.Effect, c.Tries, c.Denials, c.Form, c.Doubt, c.Reference, c.Overdue, c.Renew = d.Effect+1, 0, 0, Form{}, nil, Reference{}, false, true
 		if d.Kind != Thread { // a thread goes on where it was
 			c.Applied = 0
 		}

@@ -49,12 +49,36 @@ func moves(l *life, most bounds) []move {
 				l.d.ExpiresAt = time.Time{}
 			})
 		}
+		if d.Doubt != nil && l.env.LookUp > 0 {
+			for _, look := range looks {
+				// Everything has had its time; a look-up that can't be done has not yet.
+				f := delivery.Facts{Now: t0.Add(24 * time.Hour), HasCard: true, CardReady: true, CardOver: true, Policy: l.env.Policy, LookUp: l.env.LookUp}
+				if look == (delivery.Look{}) {
+					f.Now = d.Doubt.Since.Add(time.Minute)
+				}
+				if d.Judge(f).LookUp {
+					add("look up", func(l *life) {
+						l.look = look
+						l.judge(f)
+						l.look = delivery.Look{}
+					})
+				}
+			}
+		}
 		add("unreachable", func(l *life) { l.apply("unreachable", l.d.Unreachable("nobody_on_call", "Mend it.")) })
 		add("reject", func(l *life) { l.apply("reject", l.d.Reject("payload:compose", "Mend it.")) })
+		if l.odd {
+			add("queued", func(l *life) {
+				l.apply("queued", l.d.Queued(delivery.Facts{Now: t0, Policy: l.env.Policy}, time.Minute, "queue", "paused", ""))
+			})
+		}
 		add("give back", func(l *life) { l.apply("give back", l.d.GiveBack(time.Second, "shutdown")) })
 	}
 	if d.OpenAttempt != uuid.Nil {
 		for _, name := range slices.Sorted(maps.Keys(answers)) {
+			if !l.odd && slices.Contains(oddAnswers, name) {
+				continue
+			}
 			add("finish", func(l *life) { l.finish(answers[name]) })
 		}
 	}
@@ -86,6 +110,9 @@ func moves(l *life, most bounds) []move {
 	}
 	return out
 }
+
+// oddAnswers are those that leave something on the row which multiplies all that follows.
+var oddAnswers = []string{"payload", "buttons", "metadata", "moved", "gone", "denied"}
 
 // arrow is one way from a state to another.
 type arrow struct{ from, to, cause string }
@@ -170,6 +197,20 @@ func TestStatesAreDrawnAsTheyAre(t *testing.T) {
 	live(newLife(delivery.Thread, delivery.Hold, delivery.DefaultRetries), bounds{2, 2, 2})
 	live(newLife(delivery.Call, delivery.Hold, delivery.DefaultRetries), bounds{2, 2, 2})
 	live(newLife(delivery.Notice, delivery.Retry, delivery.DefaultRetries), bounds{2, 2, 2})
+	// What is left out after a refusal, look-ups and turns have lives of their own: all of it at once is too much.
+	for _, k := range []delivery.Kind{delivery.Card, delivery.Thread} {
+		asked := newLife(k, delivery.Retry, delivery.DefaultRetries)
+		asked.env.LookUp = 20 * time.Second
+		live(asked, bounds{2, 1, 2})
+	}
+	asked := newLife(delivery.Notice, delivery.Hold, once)
+	asked.env.LookUp = 20 * time.Second
+	live(asked, bounds{3, 1, 1})
+	for _, k := range []delivery.Kind{delivery.Page, delivery.Card, delivery.Thread} {
+		odd := newLife(k, delivery.Retry, delivery.DefaultRetries)
+		odd.odd = true
+		live(odd, bounds{3, 1, 1})
+	}
 	// Edits that overtake each other need more of them, on a card that is out.
 	out := newLife(delivery.Card, delivery.Retry, delivery.DefaultRetries)
 	out.d.State, out.d.Reference, out.d.Applied, out.d.Attempts = delivery.Sent, made, 1, 1

@@ -27,8 +27,12 @@ type Change struct {
 	Applied   int
 	Reference Reference
 	Tries     int
+	Denials   int
+	Form      Form
 	Doubt     *Doubt
 	Stop      *Stop
+	Queue     string // the destination whose turn it waits for
+	Overdue   bool
 
 	// Next says what becomes of next_at. The store adds Delay to the database's clock at the moment of the write.
 	Next    Next
@@ -68,7 +72,7 @@ func (d Delivery) stay() Change {
 	return Change{
 		ID: d.ID, ExpectToken: d.Token, ExpectVersion: d.Version,
 		State: d.State, Reason: d.Reason, Sentence: "", Effect: d.Effect, Desired: d.Desired, Applied: d.Applied,
-		Reference: d.Reference, Tries: d.Tries, Doubt: d.Doubt, Stop: d.Stop,
+		Reference: d.Reference, Tries: d.Tries, Denials: d.Denials, Form: d.Form, Doubt: d.Doubt, Stop: d.Stop, Queue: d.Queue, Overdue: d.Overdue,
 	}
 }
 
@@ -77,16 +81,30 @@ func (d Delivery) step(c Change) Step { return Step{from: d, change: c} }
 // settle ends the delivery in a done or dead state. A lease ends with it.
 func (d Delivery) settle(c Change, to State, reason, sentence string) Step {
 	c.State, c.Reason, c.Sentence = to, reason, sentence
-	c.Next, c.Release, c.Closes, c.Stop = NextNone, true, true, nil
+	c.Next, c.Release, c.Closes, c.Stop, c.Queue = NextNone, true, true, nil, ""
 	return d.step(c)
 }
 
 // again gives the delivery back to the queue, due after delay.
 func (d Delivery) again(c Change, delay time.Duration, jitter bool, reason, sentence string) Step {
 	c.State, c.Reason, c.Sentence = Pending, reason, sentence
-	c.Next, c.Delay, c.Jitter, c.Release, c.Closes = NextIn, delay, jitter, true, true
+	c.Next, c.Delay, c.Jitter, c.Release, c.Closes, c.Queue = NextIn, delay, jitter, true, true, ""
 	return d.step(c)
 }
+
+// queue gives the delivery back to wait for its destination's turn: its place among those that wait is kept, and a page
+// that waits longer than its bound is overdue. age is how long ago it was made.
+func (d Delivery) queue(c Change, delay time.Duration, queue, reason, sentence string, age, bound time.Duration) Step {
+	if d.Kind == Page && !d.edits() && delay > max(bound-age, shortWait) {
+		c.Overdue = true
+	}
+	s := d.again(c, delay, false, reason, sentence)
+	s.change.Queue = queue
+	return s
+}
+
+// shortWait is a wait that nobody minds: the usual one for a slot.
+const shortWait = time.Second
 
 // note changes facts and leaves state, lease and due time to their owner.
 func (d Delivery) note(c Change) Step {

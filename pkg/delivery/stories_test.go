@@ -278,7 +278,7 @@ func TestFailedEditLeavesSent(t *testing.T) {
 				tries++
 			}
 			l.want(t, delivery.Sent, "edit_failed")
-			want := map[string]int{"payload": 1, "destination": 1, "transient": 4, "unknown": 4, "denied": 3}[bad]
+			want := map[string]int{"payload": 2, "destination": 1, "transient": 4, "unknown": 4, "denied": 3}[bad]
 			if tries != want {
 				t.Errorf("%s, round %d: %d edits, want %d", bad, round+1, tries, want)
 			}
@@ -312,11 +312,18 @@ func TestCardThatIsGone(t *testing.T) {
 	}
 }
 
-// A reply finds its card gone. While the incident is open it waits for the new one; after that nobody makes one.
+// A reply finds its parent gone, or closed to replies: it becomes a message of its own, at once. Should that be refused for
+// the same reason, it waits for a new card while one may come.
 func TestReplyUnderACardThatIsGone(t *testing.T) {
 	t.Parallel()
 	l := play(t, delivery.Thread, delivery.DefaultRetries)
-	l.attempt(t)
+	l.raise(t)
+	first := l.attempt(t)
+	l.finish(answers["gone"])
+	l.want(t, delivery.Pending, providerReason)
+	if again := l.attempt(t); !again.Form.Root || again.Key != first.Key || l.d.Tries != 0 {
+		t.Errorf("after %+v comes %+v, %d tries", first, again, l.d.Tries)
+	}
 	l.finish(answers["gone"])
 	l.want(t, delivery.Pending, providerReason)
 	l.attempt(t)
@@ -326,6 +333,12 @@ func TestReplyUnderACardThatIsGone(t *testing.T) {
 	s, ok := l.d.Revive()
 	l.maybe("revive", s, ok)
 	l.want(t, delivery.Pending, "")
+	l.attempt(t)
+	l.finish(answers["sent"])
+	l.raise(t)
+	if next := l.attempt(t); next.Form.Root {
+		t.Error("the next reply is not tried under its card")
+	}
 }
 
 // Send again on a dead thread raises its effect and not its sequence: what was told is not told again.
