@@ -17,6 +17,7 @@ import (
 type peer struct {
 	url      string
 	requests atomic.Int64 // requests that were read whole: what may have had an effect
+	serve    atomic.Pointer[func(net.Conn, request)]
 }
 
 // request is what a peer read.
@@ -26,13 +27,37 @@ type request struct {
 	http *http.Request
 }
 
+// newPeer serves whole requests. serve may be nil where answers is called before the first request.
 func newPeer(t *testing.T, serve func(net.Conn, request)) *peer {
+	t.Helper()
+	p := &peer{}
+	p.answers(serve)
+	p.url = newRawPeer(t, func(c net.Conn) {
+		var raw bytes.Buffer
+		r, err := http.ReadRequest(bufio.NewReader(io.TeeReader(c, &raw)))
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		p.requests.Add(1)
+		(*p.serve.Load())(c, request{raw: raw.Bytes(), body: body, http: r})
+	})
+	return p
+}
+
+// answers changes what becomes of the requests to come.
+func (p *peer) answers(serve func(net.Conn, request)) { p.serve.Store(&serve) }
+
+// newRawPeer is a far side that is given each connection before anything was read from it, and says where it is.
+func newRawPeer(t *testing.T, serve func(net.Conn)) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &peer{url: "http://" + l.Addr().String()}
 	var wg sync.WaitGroup
 	t.Cleanup(func() { l.Close(); wg.Wait() })
 	wg.Go(func() {
@@ -43,21 +68,11 @@ func newPeer(t *testing.T, serve func(net.Conn, request)) *peer {
 			}
 			wg.Go(func() {
 				defer c.Close()
-				var raw bytes.Buffer
-				r, err := http.ReadRequest(bufio.NewReader(io.TeeReader(c, &raw)))
-				if err != nil {
-					return
-				}
-				body, err := io.ReadAll(r.Body)
-				if err != nil {
-					return
-				}
-				p.requests.Add(1)
-				serve(c, request{raw: raw.Bytes(), body: body, http: r})
+				serve(c)
 			})
 		}
 	})
-	return p
+	return "http://" + l.Addr().String()
 }
 
 // write sends an answer with the right length; its errors are the client's to notice.

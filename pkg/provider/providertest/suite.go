@@ -6,11 +6,9 @@
 package providertest
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -40,22 +38,72 @@ type Suite struct {
 	Unlisted string
 	// AnyBody says that every 2xx is a yes, whatever its body.
 	AnyBody bool
+	// Calls are an edit and a reply to which Accepted says yes, for a provider that can do these.
+	Calls map[delivery.Operation]provider.Call
+	// Rows are the provider's own tables.
+	Rows []Row
 }
 
-func (s Suite) call(base string) provider.Call {
+// Row is one line of a provider's table: what an answer means.
+type Row struct {
+	Name      string
+	Operation delivery.Operation // empty: the same for each that the suite has a call of
+	Status    int                // 0: 200
+	Header    map[string]string
+	Body      string
+	Outcome   delivery.Outcome
+	Fault     delivery.Fault
+	Reason    string // empty: any
+	Unlisted  bool   // the table does not know the answer's code
+}
+
+// walk is the suite for one operation.
+type walk struct {
+	Suite
+	op delivery.Operation
+}
+
+// operations are those that the suite has a call of.
+func (s Suite) operations() []delivery.Operation {
+	out := []delivery.Operation{delivery.OpCreate}
+	for _, op := range []delivery.Operation{delivery.OpEdit, delivery.OpReply} {
+		if _, ok := s.Calls[op]; ok {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
+func (s walk) call(base string) provider.Call {
 	c := s.Call
-	c.Operation = delivery.OpCreate
+	if s.op != delivery.OpCreate {
+		c = s.Calls[s.op]
+	}
+	c.Operation = s.op
 	if s.Address != nil {
 		c.Address = s.Address(base)
 	}
 	return c
 }
 
+// made is the reference that a yes comes with.
+func (s walk) made() delivery.Reference {
+	if s.op == delivery.OpEdit {
+		return s.Calls[s.op].Reference // an edit makes nothing
+	}
+	return s.Reference
+}
+
 // do makes the provider's call to a far side and checks what must hold for every result.
-func (s Suite) do(t *testing.T, base string) delivery.Result {
+func (s walk) do(t *testing.T, base string) delivery.Result {
+	t.Helper()
+	return s.make(t, base, s.call(base))
+}
+
+func (s walk) make(t *testing.T, base string, c provider.Call) delivery.Result {
 	t.Helper()
 	began := time.Now()
-	res := s.New(t, base).Do(t.Context(), s.call(base))
+	res := s.New(t, base).Do(t.Context(), c)
 	if took := time.Since(began); took > Timeout+time.Second {
 		t.Errorf("the call took %s with a timeout of %s", took, Timeout)
 	}
@@ -88,6 +136,14 @@ func (s Suite) check(t *testing.T, res delivery.Result) {
 	default:
 		t.Errorf("outcome %q", res.Outcome)
 	}
+	begun := res.Phase == delivery.PhaseRequest || res.Phase == delivery.PhaseAnswer
+	if answered := res.Phase == delivery.PhaseAnswer; res.Evidence == delivery.Answered && !answered ||
+		res.Evidence == delivery.PossiblySent && !begun || res.HTTPStatus != 0 && !answered {
+		t.Errorf("%s, status %d, in the phase %q", res.Evidence, res.HTTPStatus, res.Phase)
+	}
+	if res.RetryAfter < 0 || res.RetryAfter > 24*time.Hour {
+		t.Errorf("a rest of %s", res.RetryAfter)
+	}
 	if res.Outcome != delivery.OutcomeSent && !res.Reference.IsZero() {
 		t.Errorf("%s with the reference %+v", res.Outcome, res.Reference)
 	}
@@ -117,20 +173,32 @@ func (s Suite) checkSecrets(t *testing.T, res delivery.Result) {
 
 // Run checks the provider.
 func Run(t *testing.T, s Suite) {
-	t.Run("accepted", s.accepted)
-	t.Run("statuses", s.statuses)
-	t.Run("failed", s.failed)
-	t.Run("failed but it happened", s.happened)
-	t.Run("bodies", s.bodies)
-	t.Run("secrets", s.secrets)
-	t.Run("many at once", s.manyAtOnce)
+	for _, op := range s.operations() {
+		t.Run(string(op), func(t *testing.T) {
+			t.Parallel()
+			w := walk{s, op}
+			t.Run("accepted", w.accepted)
+			t.Run("statuses", w.statuses)
+			t.Run("failed", w.failed)
+			t.Run("failed but it happened", w.happened)
+			t.Run("failed and nobody knows", w.unread)
+			t.Run("framing", w.framing)
+			t.Run("cut at every byte", w.cut)
+			t.Run("bodies", w.bodies)
+			t.Run("drifted", w.drifted)
+			t.Run("rests", w.rests)
+			t.Run("rows", w.rows)
+			t.Run("secrets", w.secrets)
+			t.Run("many at once", w.manyAtOnce)
+		})
+	}
 }
 
-func (s Suite) accepted(t *testing.T) {
+func (s walk) accepted(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, func(c net.Conn, _ request) { write(c, 200, "Content-Type: application/json\r\n", s.Accepted) })
 	res := s.do(t, p.url)
-	if res.Outcome != delivery.OutcomeSent || res.Reference != s.Reference || res.HTTPStatus != 200 {
+	if res.Outcome != delivery.OutcomeSent || res.Reference != s.made() || res.HTTPStatus != 200 {
 		t.Errorf("%+v", res)
 	}
 	if res.Bytes == 0 || res.Duration == 0 || res.FirstByte == 0 {
@@ -141,176 +209,8 @@ func (s Suite) accepted(t *testing.T) {
 	}
 }
 
-// statuses walks every status there is, with a body that says yes and with one from a machine in front.
-func (s Suite) statuses(t *testing.T) {
-	t.Parallel()
-	const page = "<html><head><title>error</title></head></html>"
-	for kind, body := range map[string]string{"yes": s.Accepted, "page": page} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			for status := 100; status < 600; status++ {
-				p := newPeer(t, func(c net.Conn, _ request) { write(c, status, "Location: /elsewhere\r\n", body) })
-				res := s.do(t, p.url)
-				if n := p.requests.Load(); n != 1 {
-					t.Errorf("%d: %d requests", status, n)
-				}
-				s.checkStatus(t, status, kind == "yes", res)
-				if t.Failed() {
-					t.Fatalf("%d, %s: %+v", status, kind, res)
-				}
-			}
-		})
-	}
-}
-
-func (s Suite) checkStatus(t *testing.T, status int, yes bool, res delivery.Result) {
-	t.Helper()
-	want := []delivery.Outcome{delivery.OutcomeUnknown}
-	switch {
-	case status < 200, status >= 500:
-	case status == http.StatusNoContent && !s.AnyBody:
-		// its body is not read, so there is no yes
-	case status < 300 && (yes || s.AnyBody):
-		want = []delivery.Outcome{delivery.OutcomeSent}
-	case status < 300:
-	case status == http.StatusTooManyRequests:
-		want = []delivery.Outcome{delivery.OutcomeFailed}
-		if res.Fault != delivery.FaultThrottled {
-			t.Errorf("%d: fault %q", status, res.Fault)
-		}
-	case status < 400:
-		want = []delivery.Outcome{delivery.OutcomeFailed}
-		if res.Fault != delivery.FaultDestination && res.Fault != delivery.FaultAccount {
-			t.Errorf("%d: fault %q", status, res.Fault)
-		}
-	case status == http.StatusRequestTimeout, yes && !s.AnyBody:
-		// a refusal whose body says yes contradicts itself; a 408 is a refusal where the provider says so
-		want = append(want, delivery.OutcomeFailed)
-	default:
-		want = []delivery.Outcome{delivery.OutcomeFailed}
-	}
-	for _, w := range want {
-		if res.Outcome == w {
-			return
-		}
-	}
-	t.Errorf("%d: outcome %s, want %s", status, res.Outcome, want)
-}
-
-// failed is every fault before a byte of the request is out.
-func (s Suite) failed(t *testing.T) {
-	t.Parallel()
-	plain := newPeer(t, func(net.Conn, request) {})
-	for _, c := range []struct{ name, base, reason string }{
-		{"refused", closedURL(t), "refused"},
-		{"dns", "http://no-such-name.invalid", "dns"},
-		{"tls", strings.Replace(plain.url, "http://", "https://", 1), "tls"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			res := s.do(t, c.base)
-			if res.Outcome != delivery.OutcomeFailed || res.Evidence != delivery.NotSent || res.Fault != delivery.FaultTransient || res.Reason != c.reason {
-				t.Errorf("%+v", res)
-			}
-		})
-	}
-	t.Run("canceled before", func(t *testing.T) {
-		t.Parallel()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		p := newPeer(t, func(net.Conn, request) {})
-		res := s.New(t, p.url).Do(ctx, s.call(p.url))
-		s.check(t, res)
-		if res.Outcome != delivery.OutcomeFailed || p.requests.Load() != 0 {
-			t.Errorf("%+v, %d requests", res, p.requests.Load())
-		}
-	})
-}
-
-// happened is every fault after the far side has the request, with the effect in place.
-func (s Suite) happened(t *testing.T) {
-	t.Parallel()
-	length := len(s.Accepted) + 10
-	for _, c := range []struct {
-		name, reason string
-		serve        func(net.Conn, request)
-	}{
-		{"reset", "reset", func(c net.Conn, _ request) { reset(c) }},
-		{"closed", "reset", func(net.Conn, request) {}},
-		{"hang", "timeout", func(c net.Conn, _ request) { hold(c) }},
-		{"cut body", "reset", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", length, s.Accepted)
-		}},
-		{"hanging body", "timeout", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", length, s.Accepted)
-			hold(c)
-		}},
-		{"no HTTP", "", func(c net.Conn, _ request) { _, _ = fmt.Fprint(c, "220 mail.test ESMTP\r\n\r\n") }},
-		{"20 MB", "", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 20<<20, s.Accepted)
-			blank := []byte(strings.Repeat(" ", 64<<10))
-			for range 20 << 20 / len(blank) {
-				if _, err := c.Write(blank); err != nil {
-					return
-				}
-			}
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			p := newPeer(t, c.serve)
-			res := s.do(t, p.url)
-			if p.requests.Load() != 1 {
-				t.Fatalf("%d requests arrived", p.requests.Load())
-			}
-			if res.Outcome != delivery.OutcomeUnknown || res.Evidence != delivery.PossiblySent || c.reason != "" && res.Reason != c.reason {
-				t.Errorf("%+v", res)
-			}
-			if c.reason == "timeout" && res.Error != "send timed out after "+Timeout.String() {
-				t.Errorf("error %q", res.Error)
-			}
-		})
-	}
-}
-
-// bodies are answers with status 200 that are not what was agreed.
-func (s Suite) bodies(t *testing.T) {
-	t.Parallel()
-	t.Run("wrong content type", func(t *testing.T) {
-		t.Parallel()
-		p := newPeer(t, func(c net.Conn, _ request) { write(c, 200, "Content-Type: image/png\r\n", s.Accepted) })
-		if res := s.do(t, p.url); res.Outcome != delivery.OutcomeSent {
-			t.Errorf("%+v", res) // the body says it all
-		}
-	})
-	if s.AnyBody {
-		return
-	}
-	for name, body := range map[string]string{
-		"empty": "", "null": "null", "list": "[]", "object": "{}", "number": "200", "page": "<html>", "text": "fine",
-		"not ok": `{"ok":false}`, "ok as text": `{"ok":"true"}`, "ok alone": `{"ok":true}`, "ok with result true": `{"ok":true,"result":true}`,
-		"two objects": s.Accepted + s.Accepted, "binary": "\x00\xff\xfe{\"ok\":true}", "unlisted": s.Unlisted,
-		"half": s.Accepted[:len(s.Accepted)/2],
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPeer(t, func(c net.Conn, _ request) { write(c, 200, "Content-Type: application/json\r\n", body) })
-			if res := s.do(t, p.url); res.Outcome != delivery.OutcomeUnknown {
-				t.Errorf("%+v", res)
-			}
-		})
-	}
-	t.Run("unlisted refusal", func(t *testing.T) {
-		t.Parallel()
-		p := newPeer(t, func(c net.Conn, _ request) { write(c, 400, "", s.Unlisted) })
-		if res := s.do(t, p.url); res.Outcome != delivery.OutcomeFailed || res.Code == "" {
-			t.Errorf("%+v", res)
-		}
-	})
-}
-
 // secrets has every secret sent back in every form, and all of the request with it.
-func (s Suite) secrets(t *testing.T) {
+func (s walk) secrets(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 302, 400, 401, 404, 429, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -344,14 +244,14 @@ func (s Suite) secrets(t *testing.T) {
 }
 
 // manyAtOnce is for the race detector, and for results that leak from one call into another.
-func (s Suite) manyAtOnce(t *testing.T) {
+func (s walk) manyAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPeer(t, func(c net.Conn, _ request) { write(c, 200, "", s.Accepted) })
 	one := s.New(t, p.url)
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if res := one.Do(t.Context(), s.call(p.url)); res.Outcome != delivery.OutcomeSent || res.Reference != s.Reference {
+			if res := one.Do(t.Context(), s.call(p.url)); res.Outcome != delivery.OutcomeSent || res.Reference != s.made() {
 				t.Errorf("%+v", res)
 			}
 		})
