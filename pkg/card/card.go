@@ -62,6 +62,7 @@ func Page(s Snapshot, name, link string, o Options) message.Message {
 		m.Links = append(m.Links, message.Link{Title: "Open the card", URL: link})
 	}
 	m.Links = append(m.Links, s.Links...)
+	m.MoreURL = o.incident(s.IncidentID)
 	m.Footer = o.footer("incident " + s.IncidentID)
 	return m
 }
@@ -218,13 +219,4 @@ func counted(n int, noun string) string {
 }
 
 // clip cuts a text to at most n characters, the mark included.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	return string(r[:n-1]) + "…"
-}
+func clip(s string, n int) string { return message.Fit(s, n, message.CodePoints) }

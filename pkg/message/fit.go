@@ -28,32 +28,49 @@ func Width(s string, cost Cost) int {
 	return n
 }
 
-// Fit cuts a text on a rune border so that it costs at most limit, with an ellipsis where something was left out.
-// Broken UTF-8 becomes U+FFFD; control characters other than line break and tab are left out, since providers refuse
+// Fit cuts a text so that it costs at most limit, with an ellipsis where something was left out. It cuts between what
+// people see as characters, so that an accent or the second half of an emoji is not torn off, unless a single one is too
+// long. Broken UTF-8 becomes U+FFFD; control characters other than line break and tab are left out, since providers refuse
 // or drop them.
 func Fit(s string, limit int, cost Cost) string {
 	var b strings.Builder
 	b.Grow(min(len(s), 4*max(limit, 0)))
-	used, room, dots := 0, 0, cost(ellipsis)
+	used, dots := 0, cost(ellipsis)
+	room, whole := 0, 0 // what may stay if an ellipsis must follow: up to a rune, up to a character
+	var last rune
 	for _, r := range s {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			continue
 		}
+		if !joins(last, r) && room == b.Len() {
+			whole = room
+		}
 		c := cost(r)
 		if used+c > limit {
-			cut := strings.TrimRightFunc(b.String()[:room], unicode.IsSpace)
 			if dots > limit {
 				return ""
 			}
-			return cut + string(ellipsis)
+			if whole > 0 {
+				room = whole
+			}
+			return strings.TrimRightFunc(b.String()[:room], unicode.IsSpace) + string(ellipsis)
 		}
 		used += c
 		b.WriteRune(r)
 		if used+dots <= limit {
-			room = b.Len() // what may stay if an ellipsis must follow
+			room = b.Len()
 		}
+		last = r
 	}
 	return b.String()
+}
+
+const joiner = '\u200d'
+
+// joins says that people see b as a part of the character that ends in a: an accent, a variant, a skin colour, or what a
+// joiner ties to it. It is the greater part of Unicode's rules for grapheme clusters, not all of them.
+func joins(a, b rune) bool {
+	return a == joiner || b == joiner || unicode.Is(unicode.M, b) || b >= 0x1f3fb && b <= 0x1f3ff
 }
 
 // Line makes one line of a text: every run of white space is one blank.

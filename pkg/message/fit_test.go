@@ -26,6 +26,12 @@ func TestFit(t *testing.T) {
 		{"😀😀", 4, message.UTF16, "😀😀"},
 		{"a\x00b\x1bc\n", 9, message.CodePoints, "abc\n"},
 		{"a\xffb", 9, message.CodePoints, "a\uFFFDb"},
+		{"abe\u0301e\u0301", 4, message.CodePoints, "ab…"},                            // an accent is not torn off
+		{"abe\u0301de", 5, message.CodePoints, "abe\u0301…"},                          // and not its letter from it
+		{"a👨\u200d👩\u200d👧 bc", 5, message.CodePoints, "a…"},                          // a family stays together
+		{"👍🏽👍🏽", 3, message.CodePoints, "👍🏽…"},                                        // so does a hand of some colour
+		{"ab❤\ufe0fcd", 4, message.CodePoints, "ab…"},                                 // and a red heart
+		{"e" + strings.Repeat("\u0301", 50), 4, message.CodePoints, "e\u0301\u0301…"}, // unless there is no end to it
 		{"abc", 0, message.CodePoints, ""},
 		{"", 0, message.CodePoints, ""},
 	} {
@@ -44,7 +50,7 @@ func TestFitKeepsWithinEveryLimit(t *testing.T) {
 		return message.UTF16(r)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.StringOf(rapid.RuneFrom([]rune("a &😀日\n\t\x00é"))).Draw(t, "s")
+		s := rapid.StringOf(rapid.RuneFrom([]rune("a &😀日\n\t\x00é\u0301\u200d🏽\ufe0f"))).Draw(t, "s")
 		limit := rapid.IntRange(0, 40).Draw(t, "limit")
 		for name, cost := range map[string]message.Cost{"points": message.CodePoints, "utf16": message.UTF16, "escaped": escaped} {
 			got := message.Fit(s, limit, cost)

@@ -84,6 +84,7 @@ func render(m message.Message, form delivery.Form, key string) rendered {
 			text = strings.TrimPrefix(text+"\n"+m.Text, "\n")
 		}
 	}
+	cut := message.Width(text, cost) > maxSection
 	if text = strings.TrimSpace(message.Fit(text, maxSection, cost)); text != "" {
 		r.blocks = append(r.blocks, slackgo.NewSectionBlock(plain(text), nil, nil))
 	}
@@ -98,7 +99,7 @@ func render(m message.Message, form delivery.Form, key string) rendered {
 		r.blocks = append(r.blocks, slackgo.NewSectionBlock(plain(list), nil, nil))
 	}
 	left += more
-	if lines := linkLines(m, left); len(lines) > 0 {
+	if lines := linkLines(m, left, cut); len(lines) > 0 {
 		var texts []slackgo.MixedElement
 		for _, line := range lines {
 			texts = append(texts, slackgo.NewTextBlockObject(slackgo.MarkdownType, line, false, false))
@@ -232,7 +233,7 @@ func fields(in []message.Field) []*slackgo.TextBlockObject {
 
 // linkLines says how many things are not shown, with a link to where they are, and gives the links, in few texts of at most
 // linksText. A link that cannot be shown is still named, and leads to where all of it is, if there is such a place.
-func linkLines(m message.Message, left int) []string {
+func linkLines(m message.Message, left int, cut bool) []string {
 	all, hasAll := address(m.MoreURL)
 	to := func(words string) string {
 		if hasAll {
@@ -258,6 +259,9 @@ func linkLines(m message.Message, left int) []string {
 	if left > 0 {
 		add(to(message.More(left)), maxLinkLines)
 	}
+	if cut && hasAll {
+		add(to("the whole text"), maxLinkLines)
+	}
 	for i, l := range m.Links {
 		title := message.Fit(message.Line(l.Title), linkText, cost)
 		if title == "" {
@@ -266,9 +270,9 @@ func linkLines(m message.Message, left int) []string {
 		address, ok := address(l.URL)
 		part := "<" + address + "|" + escape(title) + ">"
 		if _, web := webAddress(l.URL); !web {
-			part = escape(title) + " (not a web address)"
+			part = escape(unmarked.Replace(title)) + " (not a web address)"
 		} else if !ok {
-			part = to(escape(title) + " (link too long to show)")
+			part = to(escape(unmarked.Replace(title)) + " (link too long to show)")
 		}
 		if !add(part, maxLinkLines) {
 			add(to(moreLinks(len(m.Links)-i)), maxLinkLines+1)
@@ -277,6 +281,9 @@ func linkLines(m message.Message, left int) []string {
 	}
 	return lines
 }
+
+// unmarked takes out what would be markup outside a link.
+var unmarked = strings.NewReplacer("*", "", "_", "", "~", "", "`", "")
 
 // moreLinks says how many links have no room.
 func moreLinks(n int) string {

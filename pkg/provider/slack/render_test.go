@@ -265,7 +265,7 @@ func TestLongFirstLinkSurvives(t *testing.T) {
 	t.Parallel()
 	m := card()
 	m.Links = []message.Link{{Title: strings.Repeat("&", 500), URL: "https://x.test/" + strings.Repeat("a", 2300)}, m.Links[0]}
-	lines := linkLines(m, 12)
+	lines := linkLines(m, 12, false)
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "and 12 more · <https://x.test/aaa") || units(lines[0]) > maxSection {
 		t.Errorf("%.60q", lines)
 	}

@@ -27,6 +27,18 @@ const (
 	metadataMost    = 16 * 1024
 )
 
+// Check says whether Slack would take what a form posts, or edits, within all of its limits. It needs no workspace.
+func Check(form url.Values, edit bool) error {
+	c := &call{params: map[string]string{}}
+	for k := range form {
+		c.params[k] = form.Get(k)
+	}
+	if _, fail := content(c, edit); fail != nil {
+		return fmt.Errorf("%v: %v", fail["error"], fail["response_metadata"])
+	}
+	return nil
+}
+
 // units counts characters as UTF-16 does. Slack does not say how it counts; this is the way in which a text is longest, and
 // one that passes here passes any other.
 func units(s string) (n int) {
