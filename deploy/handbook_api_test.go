@@ -76,12 +76,13 @@ func TestAPIPageHasEveryProblem(t *testing.T) {
 func TestExamplesFitTheAPI(t *testing.T) {
 	t.Parallel()
 	fits := map[string]func() any{
-		"/v1/alerts$":             func() any { return &api.Alert{} },
-		"/(acknowledge|resolve)$": func() any { return &api.IncidentAction{} },
-		"/decision$":              func() any { return &api.Decide{} },
-		"/v1/users/[^/]+/link$":   func() any { return &api.LinkAccount{} },
-		"/v1/tokens$":             func() any { return &api.NewToken{} },
-		"/v1/alertmanager$":       func() any { return &map[string]any{} },
+		"/v1/alerts$":               func() any { return &api.Alert{} },
+		"/(acknowledge|resolve)$":   func() any { return &api.IncidentAction{} },
+		"/decision$":                func() any { return &api.Decide{} },
+		"/v1/users/[^/]+/link$":     func() any { return &api.LinkAccount{} },
+		"/v1/notifiers/[^/]+/test$": func() any { return &api.Trial{} },
+		"/v1/tokens$":               func() any { return &api.NewToken{} },
+		"/v1/alertmanager$":         func() any { return &map[string]any{} },
 	}
 	example := regexp.MustCompile(`(?s)(/v1/[^"\s?]+)[^\n]*?(?:\\\n[^\n]*?)?--json '(.*?)'`)
 	tried := 0

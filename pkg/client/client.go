@@ -122,6 +122,18 @@ func (c *Client) Decide(ctx context.Context, id string, d api.Decide) (out api.D
 	return out, err
 }
 
+// Notifiers are the ways out of the server's file.
+func (c *Client) Notifiers(ctx context.Context) (out api.List[api.Notifier], err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/notifiers", nil, nil, nil, &out)
+	return out, err
+}
+
+// TestNotifier sends a test through a notifier: a delivery like every other, whose id is in the answer.
+func (c *Client) TestNotifier(ctx context.Context, name string, t api.Trial) (out api.Tried, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/notifiers/"+url.PathEscape(name)+"/test", nil, nil, t, &out)
+	return out, err
+}
+
 // OnCall is who is on call. An empty schedule asks for all of them, a zero instant for now.
 func (c *Client) OnCall(ctx context.Context, schedule string, at time.Time) (out api.List[api.OnCall], err error) {
 	v := url.Values{}

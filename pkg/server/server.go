@@ -97,6 +97,7 @@ func New(o Options) *Server {
 	s.alertRoutes()
 	s.incidentRoutes()
 	s.deliveryRoutes()
+	s.notifierRoutes()
 	s.peopleRoutes()
 	s.tokenRoutes()
 	s.mux.HandleFunc("POST /slack/interactions", s.slackInteraction)
