@@ -7,10 +7,12 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/textproto"
 	"net/url"
 	"strconv"
@@ -38,15 +40,25 @@ type Provider struct {
 	headers http.Header
 	host    string // a configured Host header
 	client  *wire.Client
+	guarded *wire.Client // for addresses that came over the API
+	tls     *tls.Config  // nil: the system's roots
 	now     func() time.Time
 }
 
-var _ provider.Provider = (*Provider)(nil)
+var (
+	_ provider.Provider = (*Provider)(nil)
+	_ provider.Examiner = (*Provider)(nil)
+)
 
 // New makes a provider of a notifier with a URL. A secret that begins with "whsec_" is base64 after it; any other is
-// taken as it is. red may be nil; secrets and header values are taken out of every result in any case.
-func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
-	p := &Provider{url: n.URL, headers: http.Header{}, now: time.Now}
+// taken as it is. red may be nil; secrets and header values are taken out of every result in any case. Guarded calls may
+// go to public addresses and to those in allow, the file's server.allow_private.
+func New(n config.Notifier, red wire.Redactor, allow ...netip.Prefix) (*Provider, error) {
+	return newProvider(n, red, nil, allow)
+}
+
+func newProvider(n config.Notifier, red wire.Redactor, roots *tls.Config, allow []netip.Prefix) (*Provider, error) {
+	p := &Provider{url: n.URL, headers: http.Header{}, tls: roots, now: time.Now}
 	u, err := parse(n.URL)
 	if err != nil {
 		return nil, fmt.Errorf("notifier %s: %w", n.Name, err)
@@ -87,7 +99,8 @@ func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
 			hide = append(hide, token)
 		}
 	}
-	p.client = wire.New(wire.Options{Provider: "webhook", Timeout: n.Timeout, Redact: wire.Hide(red, hide...)})
+	p.client = wire.New(wire.Options{Provider: "webhook", Timeout: n.Timeout, Redact: wire.Hide(red, hide...), TLS: roots})
+	p.guarded = p.client.Guarded(wire.Guard{Allow: allow})
 	return p, nil
 }
 
@@ -132,11 +145,19 @@ func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
 	}
 	// Built by hand: http.NewRequest would quote the URL in its error.
 	req := &http.Request{
-		Method: http.MethodPost, URL: u, Host: u.Host, Header: p.headers.Clone(),
+		Method: http.MethodPost, URL: u, Host: u.Host, Header: http.Header{},
 		Body: io.NopCloser(bytes.NewReader(c.Payload)), ContentLength: int64(len(c.Payload)),
 	}
-	if p.host != "" {
-		req.Host = p.host
+	client := p.client
+	if c.Guarded {
+		client = p.guarded
+	}
+	// The file's headers may be credentials. They are for the file's own receiver, not for whatever a caller names.
+	if own, err := parse(p.url); !c.Guarded || err == nil && own.Scheme == u.Scheme && own.Host == u.Host {
+		req.Header = p.headers.Clone()
+		if p.host != "" {
+			req.Host = p.host
+		}
 	}
 	for name, value := range map[string]string{"Content-Type": "application/json", "User-Agent": "tocsin"} {
 		if req.Header.Get(name) == "" {
@@ -150,7 +171,7 @@ func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
 	if len(p.keys) > 0 {
 		req.Header.Set(HeaderSignature, p.sign(c.Key, stamp, c.Payload))
 	}
-	return judge(p.client.Do(req.WithContext(ctx)))
+	return judge(client.Do(req.WithContext(ctx)))
 }
 
 // sign gives one signature for each secret, so that a receiver can change from one to the next.
