@@ -11,9 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
-	"github.com/tocsin-oncall/tocsin/pkg/provider"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -89,51 +87,6 @@ func TestMeaningOfEveryCode(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), b.String()); diff != "" {
 		t.Errorf("%s (-want +got; go test ./pkg/provider/slack -run TestMeaning -update writes it anew):\n%s", file, diff)
-	}
-}
-
-// Every row over the wire, through Do: the three operations of a notifier with a token, and the webhook's one.
-func TestEveryListedCodeOverTheWire(t *testing.T) {
-	t.Parallel()
-	for _, code := range listed() {
-		t.Run(code, func(t *testing.T) {
-			t.Parallel()
-			base, got := serve(t, 200, nil, fmt.Sprintf(`{"ok":false,"error":%q,"errors":{},"needed":"chat:write.public"}`, code))
-			p := newProvider(t, config.Notifier{APIURL: base + "/api/"})
-			h := newProvider(t, config.Notifier{WebhookURL: base + "/services/T/B/x"})
-			calls := map[operation]provider.Call{opPost: create(), opReply: create(), opEdit: create(), opHook: create()}
-			for op, c := range calls {
-				send := p
-				switch op {
-				case opReply, opEdit:
-					c.Operation = delivery.OpReply
-					if op == opEdit {
-						c.Operation = delivery.OpEdit
-					}
-					c.Reference = delivery.Reference{Channel: "D1", TS: "1.2"}
-				case opHook:
-					send = h
-				}
-				res := send.Do(t.Context(), c)
-				r, ok := classify(op, code)
-				want := "unknown"
-				if ok {
-					want = meaning(r.apply(delivery.Result{}, op, code, "", ""))
-				}
-				if meaning(res) != want || res.Code != code || res.Evidence != delivery.Answered || res.Unlisted == ok {
-					t.Errorf("%s: want %s: %+v", op, want, res)
-				}
-				if res.Outcome == delivery.OutcomeSent && res.Reference != c.Reference {
-					t.Errorf("%s: reference %+v", op, res.Reference)
-				}
-				if res.Fault == delivery.FaultThrottled && res.RetryAfter <= 0 {
-					t.Errorf("%s: throttled for no time", op)
-				}
-			}
-			if n := len(got()); n != len(calls) {
-				t.Errorf("%d requests for %d calls", n, len(calls))
-			}
-		})
 	}
 }
 

@@ -2,6 +2,7 @@ package slack
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -49,6 +50,11 @@ func TestConformance(t *testing.T) {
 			Accepted:  okay,
 			Reference: delivery.Reference{Channel: "C0123", TS: "1700000000.000100"},
 			Unlisted:  `{"ok":false,"error":"brand_new_code"}`,
+			Calls: map[delivery.Operation]provider.Call{
+				delivery.OpEdit:  {Key: "key-1", Reference: delivery.Reference{Channel: "C0123", TS: "1700000000.000100"}, Message: message.Message{Title: "Disk full"}},
+				delivery.OpReply: {Key: "key-2", Reference: delivery.Reference{Channel: "C0123", TS: "1700000000.000001"}, Message: message.Message{Title: "Resolved"}},
+			},
+			Rows: rows([]delivery.Operation{delivery.OpCreate, delivery.OpEdit, delivery.OpReply}, func(code string) string { return fmt.Sprintf(`{"ok":false,"error":%q}`, code) }),
 		})
 	})
 	t.Run("webhook", func(t *testing.T) {
@@ -62,8 +68,23 @@ func TestConformance(t *testing.T) {
 			Call:     provider.Call{Key: "key-1", Message: message.Message{Title: "Disk full"}},
 			Accepted: "ok",
 			AnyBody:  true,
+			Rows:     rows([]delivery.Operation{""}, func(code string) string { return code }),
 		})
 	})
+}
+
+// rows are the tables as the suite walks them.
+func rows(ops []delivery.Operation, body func(code string) string) (out []providertest.Row) {
+	for _, do := range ops {
+		op := map[delivery.Operation]operation{delivery.OpCreate: opPost, delivery.OpEdit: opEdit, delivery.OpReply: opReply, "": opHook}[do]
+		for _, code := range listed() {
+			if r, ok := classify(op, code); ok {
+				res := r.apply(delivery.Result{}, op, code, "", "")
+				out = append(out, providertest.Row{Name: code, Operation: do, Body: body(code), Outcome: res.Outcome, Fault: res.Fault, Reason: res.Reason})
+			}
+		}
+	}
+	return out
 }
 
 // request is what the far side saw.
