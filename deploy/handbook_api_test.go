@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -146,24 +147,50 @@ func TestSlackManifestAsksForWhatIsUsed(t *testing.T) {
 	if err := yaml.Unmarshal(raw, &m); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(m.OAuth.Scopes.Bot, []string{"chat:write"}) {
-		t.Errorf("scopes are %q", m.OAuth.Scopes.Bot)
-	}
 	if s := m.Settings; !s.Interactivity.On || s.Interactivity.URL != sample(t).Server.PublicURL+"/slack/interactions" || s.Socket || s.Rotation {
 		t.Errorf("settings are %+v", s)
 	}
 	if !m.Features.Home.Messages || m.Features.Bot.Name != "tocsin" {
 		t.Errorf("features are %+v", m.Features)
 	}
-	// What the provider calls needs no other scope: a method that is new in the code is to be looked up.
-	text, err := os.ReadFile("../pkg/provider/slack/slack.go")
+	// What the provider calls needs these scopes and no other: a method that is new in the code is to be looked up.
+	history := []string{"channels:history", "groups:history", "im:history"}
+	known := map[string][]string{
+		"UpdateMessageContext": {"chat:write"}, "PostMessageContext": {"chat:write"}, "PostEphemeralContext": {"chat:write"}, "GetPermalinkContext": nil,
+		"auth.test": nil, "chat.delete": {"chat:write"}, "conversations.open": {"im:write"}, "conversations.info": {"channels:read", "groups:read"},
+		"conversations.history": history, "conversations.replies": history,
+	}
+	needed := map[string]bool{}
+	files, err := filepath.Glob("../pkg/provider/slack/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := []string{"UpdateMessageContext", "PostMessageContext", "PostEphemeralContext", "GetPermalinkContext"}
-	for _, c := range regexp.MustCompile(`\bapi\.([A-Z][A-Za-z]+)\(`).FindAllSubmatch(text, -1) {
-		if !slices.Contains(known, string(c[1])) {
-			t.Errorf("the Slack provider calls %s: does the manifest have its scope?", c[1])
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range regexp.MustCompile(`\bapi\.([A-Z][A-Za-z]+)\(|\b(?:ask|readAll)\([^"\n]*"([a-z]+\.[A-Za-z]+)"`).FindAllSubmatch(text, -1) {
+			method := string(c[1]) + string(c[2])
+			scopes, ok := known[method]
+			if !ok {
+				t.Errorf("%s calls %s: does the manifest have its scope?", file, method)
+			}
+			for _, s := range scopes {
+				needed[s] = true
+			}
+		}
+	}
+	if had := slices.Sorted(slices.Values(m.OAuth.Scopes.Bot)); !slices.Equal(had, slices.Sorted(maps.Keys(needed))) {
+		t.Errorf("the manifest has the scopes %q, the provider needs %q", had, slices.Sorted(maps.Keys(needed)))
+	}
+	text := page(t, "slack.md")
+	for s := range needed {
+		if !slices.Contains(code(text), s) {
+			t.Errorf("slack.md does not say what %s is for", s)
 		}
 	}
 }
