@@ -212,7 +212,7 @@ func (i *Intake) end(ctx context.Context, c *change, step store.EscalationStep) 
 	return r.with(self), err
 }
 
-// Forward brings on what comes after a page that died: the next way to the same person, else, when nobody of its step is
+// Forward brings on what comes after a page that died, or is kept back beyond its bound: the next way to the same person, else, when nobody of its step is
 // being reached and no later step has fired, the next step of the round. It may be called again: what has begun already is
 // left alone.
 func (i *Intake) Forward(ctx context.Context, incidentID, stepID uuid.UUID, target string) error {
@@ -230,7 +230,7 @@ func (i *Intake) Forward(ctx context.Context, incidentID, stepID uuid.UUID, targ
 		}
 		someone := false
 		for _, p := range pages {
-			if p.State != delivery.Pending && p.State != delivery.Sent && p.State != delivery.Assumed {
+			if p.Overdue || p.State != delivery.Pending && p.State != delivery.Sent && p.State != delivery.Assumed {
 				continue
 			}
 			if p.Target == target && !p.Begun && !begun(pages, target) {

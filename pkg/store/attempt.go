@@ -17,10 +17,11 @@ import (
 type Begun struct {
 	Delivery delivery.Delivery // as claimed: its token and version fence the write
 	Attempt  delivery.Attempt  // ID is made by the worker; Number and StartedAt come back
+	Breaker  string            // the key of its account's breaker: nothing begins while it is open
 }
 
 // Begin records attempts, in one commit for the batch. What comes back may be called; what does not has moved: its
-// lease is gone, or something was noted on it, and nothing may be called for it. It may be repeated after a lost answer.
+// lease is gone, or something was noted on it, or its destination or account rests, and nothing may be called for it. It may be repeated after a lost answer.
 func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uuid.UUID]Begun, error) {
 	p := query.BeginParams{Worker: worker}
 	for _, b := range byID(batch, func(b Begun) uuid.UUID { return b.Delivery.ID }) {
@@ -32,6 +33,9 @@ func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uu
 		p.Revisions = append(p.Revisions, b.Attempt.Revision)
 		p.Operations = append(p.Operations, string(b.Attempt.Operation))
 		p.Addresses = append(p.Addresses, b.Attempt.Address)
+		p.Forms = append(p.Forms, b.Attempt.Form.String())
+		p.Queues = append(p.Queues, b.Attempt.Queue)
+		p.Accounts = append(p.Accounts, b.Breaker)
 	}
 	rows, err := s.w.Begin(ctx, p)
 	if err != nil {
@@ -49,6 +53,7 @@ func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uu
 		}
 		b.Attempt.Number, b.Attempt.StartedAt = r.Attempts, r.StartedAt
 		b.Delivery.Attempts, b.Delivery.Version, b.Delivery.OpenAttempt = r.Attempts, int64(r.Version), b.Attempt.ID
+		b.Delivery.Queue = ""
 		out[b.Delivery.ID] = b
 	}
 	return out, nil
@@ -73,7 +78,7 @@ func (s *Store) Finish(ctx context.Context, worker string, batch []Finished) (ma
 	p := query.FinishParams{
 		Ids: a.Ids, Tokens: a.Tokens, Versions: a.Versions, States: a.States, Reasons: a.Reasons, Sentences: a.Sentences, Effects: a.Effects,
 		Desireds: a.Desireds, Applieds: a.Applieds, Refs: a.Refs, Tries: a.Tries, Doubts: a.Doubts, StopStates: a.StopStates, StopReasons: a.StopReasons,
-		Nexts: a.Nexts, Delays: a.Delays, Jitters: a.Jitters,
+		Nexts: a.Nexts, Delays: a.Delays, Jitters: a.Jitters, Forms: a.Forms, Denials: a.Denials, Queues: a.Queues, Overdues: a.Overdues,
 	}
 	for _, f := range batch {
 		r := f.Result
@@ -93,6 +98,7 @@ func (s *Store) Finish(ctx context.Context, worker string, batch []Finished) (ma
 		p.FirstBytes = append(p.FirstBytes, millis(r.FirstByte))
 		p.Durations = append(p.Durations, millis(r.Duration))
 		p.Answers = append(p.Answers, r.Answer)
+		p.Phases = append(p.Phases, string(r.Phase))
 		p.AttemptRefs = append(p.AttemptRefs, refText(r.Reference))
 	}
 	rows, err := s.w.Finish(ctx, p)
@@ -125,7 +131,7 @@ func (s *Store) addLost(ctx context.Context, q *query.Queries, worker string, f 
 		ID: f.Attempt.ID, DeliveryID: d.ID, Number: f.Attempt.Number, Effect: f.Attempt.Effect, EffectKey: f.Attempt.Key, Revision: f.Attempt.Revision,
 		Operation: string(f.Attempt.Operation), Address: f.Attempt.Address, Worker: worker, LeaseToken: d.Token, DurationMs: millis(r.Duration),
 		StartedAt: f.Attempt.StartedAt, Outcome: string(r.Outcome), Evidence: string(r.Evidence), ClosedBy: f.ClosedBy, Fault: string(r.Fault), Error: r.Error,
-		ProviderCode: r.Code, HttpStatus: r.HTTPStatus, BytesWritten: int(r.Bytes), Answer: r.Answer, Ref: refText(r.Reference),
+		ProviderCode: r.Code, HttpStatus: r.HTTPStatus, BytesWritten: int(r.Bytes), Answer: r.Answer, Ref: refText(r.Reference), Form: f.Attempt.Form.String(), Phase: string(r.Phase),
 	})
 }
 
@@ -160,7 +166,7 @@ func (s *Store) Late(ctx context.Context, worker string, f Finished, decide func
 		}
 		r := f.Result
 		a, err := q.LateEvidence(ctx, query.LateEvidenceParams{
-			ID: f.Attempt.ID, Outcome: string(r.Outcome), Ref: refText(r.Reference), Status: r.HTTPStatus, Bytes: int(r.Bytes), Code: r.Code, Answer: r.Answer,
+			ID: f.Attempt.ID, Outcome: string(r.Outcome), Ref: refText(r.Reference), Status: r.HTTPStatus, Bytes: int(r.Bytes), Code: r.Code, Answer: r.Answer, Phase: string(r.Phase),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.lateNoRow(ctx, q, worker, f)
@@ -193,6 +199,27 @@ func (s *Store) Late(ctx context.Context, worker string, f Finished, decide func
 // evidence already, or its row is gone. Only the last needs a write.
 func (s *Store) lateNoRow(ctx context.Context, q *query.Queries, worker string, f Finished) error {
 	return s.addLost(ctx, q, worker, f)
+}
+
+// Adopt writes what a look-up found: the step, and the attempt that made it, in one transaction. It returns false where the
+// row moved meanwhile; then nothing is written, and the next look-up finds the same.
+func (s *Store) Adopt(ctx context.Context, step delivery.Step, key string, found delivery.Reference) (bool, error) {
+	adopted := false
+	err := pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		adopted = false
+		q := s.w.WithTx(tx)
+		done, err := q.Apply(ctx, applyParams([]delivery.Step{step}))
+		if err != nil || len(done) == 0 {
+			return err
+		}
+		adopted = true
+		p := query.ReconciledParams{DeliveryID: step.From().ID, EffectKey: key, Ref: json.RawMessage(refText(found))}
+		if at, ok := found.At(); ok {
+			p.MadeAt = &at
+		}
+		return q.Reconciled(ctx, p)
+	})
+	return adopted && err == nil, err
 }
 
 // LateSent is late evidence of a success that may settle a delivery in doubt.

@@ -23,6 +23,7 @@ type doubtJSON struct {
 	Through  int       `json:"through,omitempty"`
 	Last     time.Time `json:"last,omitzero"`
 	Scans    int       `json:"scans,omitempty"`
+	Scanned  time.Time `json:"scanned,omitzero"`
 	Blind    bool      `json:"blind,omitempty"`
 }
 
@@ -32,6 +33,7 @@ func toDelivery(r query.ClaimRow) (delivery.Delivery, error) {
 		ID: r.ID, IncidentID: deref(r.IncidentID), ContentID: deref(r.ContentID), Kind: delivery.Kind(r.Kind), Notifier: r.Notifier, Target: r.Target,
 		State: delivery.State(r.State), Reason: r.Reason, Effect: r.Effect, Desired: r.Desired, Applied: r.Applied,
 		Attempts: r.Attempts, Tries: r.Tries, CardID: deref(r.CardID), WaitUntil: deref(r.WaitUntil), ExpiresAt: deref(r.ExpiresAt), CreatedAt: r.CreatedAt,
+		Form: delivery.ParseForm(r.Form), Denials: int(r.Denials), Queue: deref(r.Queue), Overdue: r.Overdue > 0,
 		Token: deref(r.LeaseToken), Version: int64(r.Version), OpenAttempt: deref(r.OpenAttempt),
 	}
 	if len(r.Reference) > 0 {
@@ -125,6 +127,10 @@ func applyParams(steps []delivery.Step) query.ApplyParams {
 		p.Closes = append(p.Closes, c.Closes)
 		p.Renews = append(p.Renews, c.Renew)
 		p.Expires = append(p.Expires, c.Expires.Seconds())
+		p.Forms = append(p.Forms, c.Form.String())
+		p.Denials = append(p.Denials, c.Denials)
+		p.Queues = append(p.Queues, c.Queue)
+		p.Overdues = append(p.Overdues, c.Overdue)
 	}
 	return p
 }

@@ -17,6 +17,8 @@ type StepPage struct {
 	Target string
 	State  delivery.State
 	Begun  bool // out or on its way; not begun: pending for later
+	// Overdue: kept back by a pause, a breaker or a pace for longer than its bound. It may still go out; nobody counts on it.
+	Overdue bool
 }
 
 // PagesOfStep locks the pages that one escalation step made, in the order in which they were made.
@@ -26,7 +28,7 @@ func (tx *Tx) PagesOfStep(ctx context.Context, incidentID, stepID uuid.UUID) ([]
 		return nil, err
 	}
 	return convert(rows, func(r query.PagesOfStepRow) (StepPage, error) {
-		return StepPage{ID: r.ID, Target: r.Target, State: delivery.State(r.State), Begun: r.Begun}, nil
+		return StepPage{ID: r.ID, Target: r.Target, State: delivery.State(r.State), Begun: r.Begun && !r.Overdue, Overdue: r.Overdue}, nil
 	})
 }
 

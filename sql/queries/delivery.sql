@@ -36,7 +36,7 @@ update delivery c set
   version = c.version + 1
 from due where c.id = any(array[due.id])
 returning c.id, c.incident_id, c.content_id, c.kind, c.notifier, c.target, c.state, c.reason, c.effect, c.desired, c.applied, c.reference, c.attempts, c.tries,
-  c.open_attempt, c.doubt, c.stop_state, c.stop_reason, c.card_id, c.wait_until, c.expires_at, c.created_at, c.called_at, c.lease_token, c.version,
+  c.open_attempt, c.doubt, c.form, c.denials, c.queue, c.overdue, c.stop_state, c.stop_reason, c.card_id, c.wait_until, c.expires_at, c.created_at, c.called_at, c.lease_token, c.version,
   clock_timestamp()::timestamptz as claimed_at, due.next_at as was_due;
 
 -- name: EarliestDue :one
@@ -56,28 +56,32 @@ cross join lateral (
 
 -- name: Begin :many
 -- Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
--- version moved, or whose attempt another call of this statement opened already, is left as it is; the last case
--- answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
+-- version moved, or whose destination or account rests, or whose attempt another call of this statement opened already, is
+-- left as it is; the last case answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
 -- begun on: what was noted since must not slip by the finish.
 with v as materialized (
   select unnest(@ids::uuid[]) as id, unnest(@tokens::uuid[]) as token, unnest(@versions::bigint[]) as version,
     unnest(@attempt_ids::uuid[]) as attempt_id, unnest(@effect_keys::text[]) as effect_key, unnest(@revisions::int[]) as revision,
-    unnest(@operations::text[]) as operation, unnest(@addresses::text[]) as address
+    unnest(@operations::text[]) as operation, unnest(@addresses::text[]) as address, unnest(@forms::text[]) as form,
+    unnest(@queues::text[]) as queue, unnest(@accounts::text[]) as account
 ), locked as materialized (
   select d.ctid as tid, v.* from v join delivery d on d.id = any(array[v.id]) for update of d
 ), begun as (
   update delivery d set
     attempts = d.attempts + (d.open_attempt is null)::int,
     version = d.version + (d.open_attempt is null)::int,
-    open_attempt = v.attempt_id,
+    open_attempt = v.attempt_id, queue = null,
     called_at = coalesce(d.called_at, clock_timestamp())
   from locked v
   where d.ctid = v.tid and d.lease_token = v.token and d.lease_until > clock_timestamp()
-    and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
-  returning d.id, d.attempts, (v.version + 1)::bigint as version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
+    and (d.open_attempt is null and d.version = v.version
+        and not exists (select from pause p where p.key = v.queue and p.until > clock_timestamp())
+        and not exists (select from pause p where p.key = v.account and p.trial is distinct from v.id)
+      or d.open_attempt = v.attempt_id)
+  returning d.id, d.attempts, (v.version + 1)::bigint as version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address, v.form
 ), recorded as (
-  insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at)
-  select b.attempt_id, b.id, b.attempts, b.effect, b.effect_key, b.revision, b.operation, b.address, @worker, b.lease_token, clock_timestamp()
+  insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, form, worker, lease_token, started_at)
+  select b.attempt_id, b.id, b.attempts, b.effect, b.effect_key, b.revision, b.operation, b.address, b.form, @worker, b.lease_token, clock_timestamp()
   from begun b
   on conflict (id) do nothing
   returning id
@@ -94,12 +98,13 @@ with v as materialized (
     unnest(@tries::int[]) as tries, unnest(@doubts::text[]) as doubt, unnest(@stop_states::text[]) as stop_state, unnest(@stop_reasons::text[]) as stop_reason,
     unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter,
     unnest(@releases::boolean[]) as release, unnest(@closes::boolean[]) as closes, unnest(@renews::boolean[]) as renew,
-    unnest(@expires::float8[]) as expires
+    unnest(@expires::float8[]) as expires, unnest(@forms::text[]) as form, unnest(@denials::int[]) as denials, unnest(@queues::text[]) as queue,
+    unnest(@overdues::boolean[]) as overdue
 ), locked as materialized (
   select d.ctid as tid, v.* from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
   update delivery d set
-    state = v.state,
+    state = v.state, form = v.form, denials = v.denials, queue = nullif(v.queue, ''), overdue = case when v.overdue then greatest(d.overdue, 1) else 0 end,
     reason = case when v.notes then d.reason else v.reason end,
     sentence = case when v.notes then d.sentence else v.sentence end,
     effect = v.effect, desired = v.desired, applied = v.applied, reference = nullif(v.ref, '')::jsonb, tries = v.tries,
@@ -127,6 +132,8 @@ with v as materialized (
     unnest(@effects::int[]) as effect, unnest(@desireds::int[]) as desired, unnest(@applieds::int[]) as applied, unnest(@refs::text[]) as ref,
     unnest(@tries::int[]) as tries, unnest(@doubts::text[]) as doubt, unnest(@stop_states::text[]) as stop_state, unnest(@stop_reasons::text[]) as stop_reason,
     unnest(@nexts::int[]) as next, unnest(@delays::float8[]) as delay, unnest(@jitters::float8[]) as jitter,
+    unnest(@forms::text[]) as form, unnest(@denials::int[]) as denials, unnest(@queues::text[]) as queue, unnest(@overdues::boolean[]) as overdue,
+    unnest(@phases::text[]) as phase,
     unnest(@attempt_ids::uuid[]) as attempt_id, unnest(@outcomes::text[]) as outcome, unnest(@evidences::text[]) as evidence,
     unnest(@closed_bys::text[]) as closed_by, unnest(@faults::text[]) as fault, unnest(@attempt_reasons::text[]) as attempt_reason, unnest(@errors::text[]) as error,
     unnest(@codes::text[]) as code, unnest(@statuses::int[]) as status, unnest(@bytes::bigint[]) as bytes, unnest(@dns::float8[]) as dns,
@@ -137,6 +144,7 @@ with v as materialized (
 ), done as (
   update delivery d set
     state = v.state, reason = v.reason, sentence = v.sentence,
+    form = v.form, denials = v.denials, queue = nullif(v.queue, ''), overdue = case when v.overdue then greatest(d.overdue, 1) else 0 end,
     effect = v.effect, desired = v.desired, applied = v.applied, reference = nullif(v.ref, '')::jsonb, tries = v.tries,
     doubt = nullif(v.doubt, '')::jsonb, stop_state = nullif(v.stop_state, ''), stop_reason = nullif(v.stop_reason, ''),
     next_at = case v.next when 1 then clock_timestamp() + make_interval(secs => v.delay * (1 + v.jitter * random())) end,
@@ -147,12 +155,12 @@ with v as materialized (
   from locked v
   where d.ctid = v.tid and d.lease_token = v.token and d.version = v.version
   returning d.id, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls,
-    v.first_byte, v.duration, v.answer, v.attempt_ref
+    v.first_byte, v.duration, v.answer, v.attempt_ref, v.phase
 ), closed as (
   update attempt t set
     outcome = a.outcome, evidence = a.evidence, closed_by = a.closed_by, fault = a.fault, reason = a.attempt_reason, error = a.error, provider_code = a.code,
     http_status = nullif(a.status, 0), bytes_written = a.bytes, dns_ms = nullif(a.dns, 0), connect_ms = nullif(a.connect, 0), tls_ms = nullif(a.tls, 0),
-    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, reference = nullif(a.attempt_ref, '')::jsonb, finished_at = clock_timestamp()
+    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, phase = a.phase, reference = nullif(a.attempt_ref, '')::jsonb, finished_at = clock_timestamp()
   from done a
   where t.id = any(array[a.attempt_id]) and t.outcome is null
   returning t.delivery_id
@@ -161,25 +169,25 @@ select done.id, (done.id in (select closed.delivery_id from closed))::boolean as
 
 -- name: DeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any(@ids::uuid[]) order by id;
 
 -- name: LockDeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any(@ids::uuid[]) order by id for update;
 
 -- name: LockDeliveriesOfIncident :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where incident_id = @incident_id::uuid order by id for update;
 
 -- name: LockExpired :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where expires_at is not null and settled_at is null and expires_at <= now() and stop_state is null
 order by expires_at limit @most for update skip locked;

@@ -1,8 +1,9 @@
 -- Due work that belongs to no single incident: self-alerts, removed notifiers, what is swept away.
 
 -- name: PagesOfStep :many
--- The pages of one escalation step, locked. begun: on its way or out; a page that waits for the card is on its way.
-select id, target, state, (state in ('sent', 'assumed') or state = 'pending'
+-- The pages of one escalation step, locked. begun: on its way or out; a page that waits for the card is on its way. One that
+-- is kept back longer than its bound reaches nobody for now.
+select id, target, state, (state = 'pending' and overdue > 0)::boolean as overdue, (state in ('sent', 'assumed') or state = 'pending'
     and (lease_token is not null or wait_until is not null or attempts > 0 or next_at <= clock_timestamp()))::boolean as begun
 from delivery where incident_id = @incident_id::uuid and step_id = @step_id::uuid and kind = 'page' order by id for update;
 
@@ -40,7 +41,7 @@ select notifier from missing_notifier where since <= clock_timestamp() - @grace:
 -- name: LockWaitingFor :many
 -- Deliveries that wait for a notifier and are not told to end yet.
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at, next_at as was_due
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where notifier = @notifier and next_at is not null and stop_state is null
 order by id limit @most for update skip locked;
 

@@ -25,11 +25,11 @@ func (q *Queries) AddAttemptPartitions(ctx context.Context, months int) error {
 
 const addLostAttempt = `-- name: AddLostAttempt :exec
 insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at, finished_at,
-  outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, duration_ms, answer, reference)
+  outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, duration_ms, answer, reference, form, phase)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
   $11::timestamptz, clock_timestamp(),
   $12::text, $13::text, $14::text, $15, 'row_lost', $16, $17, nullif($18::int, 0), $19::bigint, $20::float8, $21,
-  nullif($22::text, '')::jsonb)
+  nullif($22::text, '')::jsonb, $23, $24)
 on conflict (id) do nothing
 `
 
@@ -56,6 +56,8 @@ type AddLostAttemptParams struct {
 	DurationMs   float64
 	Answer       string
 	Ref          string
+	Form         string
+	Phase        string
 }
 
 // An attempt row that a fail-over lost is inserted again with its result: the call was made.
@@ -83,6 +85,8 @@ func (q *Queries) AddLostAttempt(ctx context.Context, arg AddLostAttemptParams) 
 		arg.DurationMs,
 		arg.Answer,
 		arg.Ref,
+		arg.Form,
+		arg.Phase,
 	)
 	return err
 }
@@ -144,8 +148,8 @@ func (q *Queries) CloseTakenOver(ctx context.Context, ids []uuid.UUID) ([]CloseT
 const lateEvidence = `-- name: LateEvidence :one
 update attempt set late_outcome = $1::text, late_at = clock_timestamp(), late_reference = nullif($2::text, '')::jsonb,
   http_status = coalesce(http_status, nullif($3::int, 0)), bytes_written = coalesce(bytes_written, $4::bigint),
-  provider_code = case when provider_code = '' then $5 else provider_code end, answer = case when answer = '' then $6 else answer end
-where id = $7 and late_outcome is null and closed_by = 'takeover'
+  provider_code = case when provider_code = '' then $5 else provider_code end, answer = case when answer = '' then $6 else answer end, phase = case when phase = '' then $7 else phase end
+where id = $8 and late_outcome is null and closed_by = 'takeover'
 returning id, number, effect, effect_key, revision, operation, address, outcome, started_at
 `
 
@@ -156,6 +160,7 @@ type LateEvidenceParams struct {
 	Bytes   int
 	Code    string
 	Answer  string
+	Phase   string
 	ID      uuid.UUID
 }
 
@@ -180,6 +185,7 @@ func (q *Queries) LateEvidence(ctx context.Context, arg LateEvidenceParams) (Lat
 		arg.Bytes,
 		arg.Code,
 		arg.Answer,
+		arg.Phase,
 		arg.ID,
 	)
 	var i LateEvidenceRow
@@ -247,4 +253,33 @@ func (q *Queries) LateSent(ctx context.Context, deliveries []uuid.UUID) ([]LateS
 		return nil, err
 	}
 	return items, nil
+}
+
+const reconciled = `-- name: Reconciled :exec
+update attempt set outcome = 'sent', closed_by = 'reconcile', reason = 'reconciled', reference = $1::jsonb
+where id = (
+  select a.id from attempt a
+  where a.delivery_id = $2 and a.effect_key = $3 and a.outcome = 'unknown'
+  order by (a.started_at <= coalesce($4::timestamptz, clock_timestamp()) + interval '5 seconds') desc, a.number desc
+  limit 1
+)
+`
+
+type ReconciledParams struct {
+	Ref        json.RawMessage
+	DeliveryID uuid.UUID
+	EffectKey  string
+	MadeAt     *time.Time
+}
+
+// A look-up found what an attempt in doubt has made. Of several with the same key it is the last one that had begun when the
+// object was made, by the provider's clock with a little room; without a time, the newest.
+func (q *Queries) Reconciled(ctx context.Context, arg ReconciledParams) error {
+	_, err := q.db.Exec(ctx, reconciled,
+		arg.Ref,
+		arg.DeliveryID,
+		arg.EffectKey,
+		arg.MadeAt,
+	)
+	return err
 }

@@ -76,12 +76,13 @@ with v as materialized (
     unnest($12::int[]) as tries, unnest($13::text[]) as doubt, unnest($14::text[]) as stop_state, unnest($15::text[]) as stop_reason,
     unnest($16::int[]) as next, unnest($17::float8[]) as delay, unnest($18::float8[]) as jitter,
     unnest($19::boolean[]) as release, unnest($20::boolean[]) as closes, unnest($21::boolean[]) as renew,
-    unnest($22::float8[]) as expires
+    unnest($22::float8[]) as expires, unnest($23::text[]) as form, unnest($24::int[]) as denials, unnest($25::text[]) as queue,
+    unnest($26::boolean[]) as overdue
 ), locked as materialized (
-  select d.ctid as tid, v.id, v.token, v.version, v.notes, v.state, v.reason, v.sentence, v.effect, v.desired, v.applied, v.ref, v.tries, v.doubt, v.stop_state, v.stop_reason, v.next, v.delay, v.jitter, v.release, v.closes, v.renew, v.expires from v join delivery d on d.id = any(array[v.id]) for update of d
+  select d.ctid as tid, v.id, v.token, v.version, v.notes, v.state, v.reason, v.sentence, v.effect, v.desired, v.applied, v.ref, v.tries, v.doubt, v.stop_state, v.stop_reason, v.next, v.delay, v.jitter, v.release, v.closes, v.renew, v.expires, v.form, v.denials, v.queue, v.overdue from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
   update delivery d set
-    state = v.state,
+    state = v.state, form = v.form, denials = v.denials, queue = nullif(v.queue, ''), overdue = case when v.overdue then greatest(d.overdue, 1) else 0 end,
     reason = case when v.notes then d.reason else v.reason end,
     sentence = case when v.notes then d.sentence else v.sentence end,
     effect = v.effect, desired = v.desired, applied = v.applied, reference = nullif(v.ref, '')::jsonb, tries = v.tries,
@@ -125,6 +126,10 @@ type ApplyParams struct {
 	Closes      []bool
 	Renews      []bool
 	Expires     []float64
+	Forms       []string
+	Denials     []int
+	Queues      []string
+	Overdues    []bool
 }
 
 // Writes decided steps, each only on the row that it was decided on: same token, same version. Returns the rows that
@@ -153,6 +158,10 @@ func (q *Queries) Apply(ctx context.Context, arg ApplyParams) ([]uuid.UUID, erro
 		arg.Closes,
 		arg.Renews,
 		arg.Expires,
+		arg.Forms,
+		arg.Denials,
+		arg.Queues,
+		arg.Overdues,
 	)
 	if err != nil {
 		return nil, err
@@ -177,22 +186,26 @@ const begin = `-- name: Begin :many
 with v as materialized (
   select unnest($1::uuid[]) as id, unnest($2::uuid[]) as token, unnest($3::bigint[]) as version,
     unnest($4::uuid[]) as attempt_id, unnest($5::text[]) as effect_key, unnest($6::int[]) as revision,
-    unnest($7::text[]) as operation, unnest($8::text[]) as address
+    unnest($7::text[]) as operation, unnest($8::text[]) as address, unnest($9::text[]) as form,
+    unnest($10::text[]) as queue, unnest($11::text[]) as account
 ), locked as materialized (
-  select d.ctid as tid, v.id, v.token, v.version, v.attempt_id, v.effect_key, v.revision, v.operation, v.address from v join delivery d on d.id = any(array[v.id]) for update of d
+  select d.ctid as tid, v.id, v.token, v.version, v.attempt_id, v.effect_key, v.revision, v.operation, v.address, v.form, v.queue, v.account from v join delivery d on d.id = any(array[v.id]) for update of d
 ), begun as (
   update delivery d set
     attempts = d.attempts + (d.open_attempt is null)::int,
     version = d.version + (d.open_attempt is null)::int,
-    open_attempt = v.attempt_id,
+    open_attempt = v.attempt_id, queue = null,
     called_at = coalesce(d.called_at, clock_timestamp())
   from locked v
   where d.ctid = v.tid and d.lease_token = v.token and d.lease_until > clock_timestamp()
-    and (d.open_attempt is null and d.version = v.version or d.open_attempt = v.attempt_id)
-  returning d.id, d.attempts, (v.version + 1)::bigint as version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address
+    and (d.open_attempt is null and d.version = v.version
+        and not exists (select from pause p where p.key = v.queue and p.until > clock_timestamp())
+        and not exists (select from pause p where p.key = v.account and p.trial is distinct from v.id)
+      or d.open_attempt = v.attempt_id)
+  returning d.id, d.attempts, (v.version + 1)::bigint as version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address, v.form
 ), recorded as (
-  insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at)
-  select b.attempt_id, b.id, b.attempts, b.effect, b.effect_key, b.revision, b.operation, b.address, $9, b.lease_token, clock_timestamp()
+  insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, form, worker, lease_token, started_at)
+  select b.attempt_id, b.id, b.attempts, b.effect, b.effect_key, b.revision, b.operation, b.address, b.form, $12, b.lease_token, clock_timestamp()
   from begun b
   on conflict (id) do nothing
   returning id
@@ -209,6 +222,9 @@ type BeginParams struct {
 	Revisions  []int
 	Operations []string
 	Addresses  []string
+	Forms      []string
+	Queues     []string
+	Accounts   []string
 	Worker     string
 }
 
@@ -225,8 +241,8 @@ type BeginRow struct {
 // is what `= v.id` means and leaves the planner no other way. By `= v.id` it may as well walk the whole index for its order,
 // which costs the same as long as statistics call the table empty, and ruins the burst after.
 // Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
-// version moved, or whose attempt another call of this statement opened already, is left as it is; the last case
-// answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
+// version moved, or whose destination or account rests, or whose attempt another call of this statement opened already, is
+// left as it is; the last case answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
 // begun on: what was noted since must not slip by the finish.
 func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error) {
 	rows, err := q.db.Query(ctx, begin,
@@ -238,6 +254,9 @@ func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error
 		arg.Revisions,
 		arg.Operations,
 		arg.Addresses,
+		arg.Forms,
+		arg.Queues,
+		arg.Accounts,
 		arg.Worker,
 	)
 	if err != nil {
@@ -343,7 +362,7 @@ update delivery c set
   version = c.version + 1
 from due where c.id = any(array[due.id])
 returning c.id, c.incident_id, c.content_id, c.kind, c.notifier, c.target, c.state, c.reason, c.effect, c.desired, c.applied, c.reference, c.attempts, c.tries,
-  c.open_attempt, c.doubt, c.stop_state, c.stop_reason, c.card_id, c.wait_until, c.expires_at, c.created_at, c.called_at, c.lease_token, c.version,
+  c.open_attempt, c.doubt, c.form, c.denials, c.queue, c.overdue, c.stop_state, c.stop_reason, c.card_id, c.wait_until, c.expires_at, c.created_at, c.called_at, c.lease_token, c.version,
   clock_timestamp()::timestamptz as claimed_at, due.next_at as was_due
 `
 
@@ -375,6 +394,10 @@ type ClaimRow struct {
 	Tries       int
 	OpenAttempt *uuid.UUID
 	Doubt       json.RawMessage
+	Form        string
+	Denials     int16
+	Queue       *string
+	Overdue     int16
 	StopState   *string
 	StopReason  *string
 	CardID      *uuid.UUID
@@ -428,6 +451,10 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 			&i.Tries,
 			&i.OpenAttempt,
 			&i.Doubt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.StopState,
 			&i.StopReason,
 			&i.CardID,
@@ -452,7 +479,7 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) ([]ClaimRow, error
 
 const deliveriesByID = `-- name: DeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any($1::uuid[]) order by id
 `
@@ -474,6 +501,10 @@ type DeliveriesByIDRow struct {
 	Tries       int
 	OpenAttempt *uuid.UUID
 	Doubt       json.RawMessage
+	Form        string
+	Denials     int16
+	Queue       *string
+	Overdue     int16
 	StopState   *string
 	StopReason  *string
 	CardID      *uuid.UUID
@@ -513,6 +544,10 @@ func (q *Queries) DeliveriesByID(ctx context.Context, ids []uuid.UUID) ([]Delive
 			&i.Tries,
 			&i.OpenAttempt,
 			&i.Doubt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.StopState,
 			&i.StopReason,
 			&i.CardID,
@@ -564,16 +599,19 @@ with v as materialized (
     unnest($7::int[]) as effect, unnest($8::int[]) as desired, unnest($9::int[]) as applied, unnest($10::text[]) as ref,
     unnest($11::int[]) as tries, unnest($12::text[]) as doubt, unnest($13::text[]) as stop_state, unnest($14::text[]) as stop_reason,
     unnest($15::int[]) as next, unnest($16::float8[]) as delay, unnest($17::float8[]) as jitter,
-    unnest($18::uuid[]) as attempt_id, unnest($19::text[]) as outcome, unnest($20::text[]) as evidence,
-    unnest($21::text[]) as closed_by, unnest($22::text[]) as fault, unnest($23::text[]) as attempt_reason, unnest($24::text[]) as error,
-    unnest($25::text[]) as code, unnest($26::int[]) as status, unnest($27::bigint[]) as bytes, unnest($28::float8[]) as dns,
-    unnest($29::float8[]) as connect, unnest($30::float8[]) as tls, unnest($31::float8[]) as first_byte,
-    unnest($32::float8[]) as duration, unnest($33::text[]) as answer, unnest($34::text[]) as attempt_ref
+    unnest($18::text[]) as form, unnest($19::int[]) as denials, unnest($20::text[]) as queue, unnest($21::boolean[]) as overdue,
+    unnest($22::text[]) as phase,
+    unnest($23::uuid[]) as attempt_id, unnest($24::text[]) as outcome, unnest($25::text[]) as evidence,
+    unnest($26::text[]) as closed_by, unnest($27::text[]) as fault, unnest($28::text[]) as attempt_reason, unnest($29::text[]) as error,
+    unnest($30::text[]) as code, unnest($31::int[]) as status, unnest($32::bigint[]) as bytes, unnest($33::float8[]) as dns,
+    unnest($34::float8[]) as connect, unnest($35::float8[]) as tls, unnest($36::float8[]) as first_byte,
+    unnest($37::float8[]) as duration, unnest($38::text[]) as answer, unnest($39::text[]) as attempt_ref
 ), locked as materialized (
-  select d.ctid as tid, v.id, v.token, v.version, v.state, v.reason, v.sentence, v.effect, v.desired, v.applied, v.ref, v.tries, v.doubt, v.stop_state, v.stop_reason, v.next, v.delay, v.jitter, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls, v.first_byte, v.duration, v.answer, v.attempt_ref from v join delivery d on d.id = any(array[v.id]) for update of d
+  select d.ctid as tid, v.id, v.token, v.version, v.state, v.reason, v.sentence, v.effect, v.desired, v.applied, v.ref, v.tries, v.doubt, v.stop_state, v.stop_reason, v.next, v.delay, v.jitter, v.form, v.denials, v.queue, v.overdue, v.phase, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls, v.first_byte, v.duration, v.answer, v.attempt_ref from v join delivery d on d.id = any(array[v.id]) for update of d
 ), done as (
   update delivery d set
     state = v.state, reason = v.reason, sentence = v.sentence,
+    form = v.form, denials = v.denials, queue = nullif(v.queue, ''), overdue = case when v.overdue then greatest(d.overdue, 1) else 0 end,
     effect = v.effect, desired = v.desired, applied = v.applied, reference = nullif(v.ref, '')::jsonb, tries = v.tries,
     doubt = nullif(v.doubt, '')::jsonb, stop_state = nullif(v.stop_state, ''), stop_reason = nullif(v.stop_reason, ''),
     next_at = case v.next when 1 then clock_timestamp() + make_interval(secs => v.delay * (1 + v.jitter * random())) end,
@@ -584,12 +622,12 @@ with v as materialized (
   from locked v
   where d.ctid = v.tid and d.lease_token = v.token and d.version = v.version
   returning d.id, v.attempt_id, v.outcome, v.evidence, v.closed_by, v.fault, v.attempt_reason, v.error, v.code, v.status, v.bytes, v.dns, v.connect, v.tls,
-    v.first_byte, v.duration, v.answer, v.attempt_ref
+    v.first_byte, v.duration, v.answer, v.attempt_ref, v.phase
 ), closed as (
   update attempt t set
     outcome = a.outcome, evidence = a.evidence, closed_by = a.closed_by, fault = a.fault, reason = a.attempt_reason, error = a.error, provider_code = a.code,
     http_status = nullif(a.status, 0), bytes_written = a.bytes, dns_ms = nullif(a.dns, 0), connect_ms = nullif(a.connect, 0), tls_ms = nullif(a.tls, 0),
-    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, reference = nullif(a.attempt_ref, '')::jsonb, finished_at = clock_timestamp()
+    first_byte_ms = nullif(a.first_byte, 0), duration_ms = a.duration, answer = a.answer, phase = a.phase, reference = nullif(a.attempt_ref, '')::jsonb, finished_at = clock_timestamp()
   from done a
   where t.id = any(array[a.attempt_id]) and t.outcome is null
   returning t.delivery_id
@@ -615,6 +653,11 @@ type FinishParams struct {
 	Nexts          []int
 	Delays         []float64
 	Jitters        []float64
+	Forms          []string
+	Denials        []int
+	Queues         []string
+	Overdues       []bool
+	Phases         []string
 	AttemptIds     []uuid.UUID
 	Outcomes       []string
 	Evidences      []string
@@ -659,6 +702,11 @@ func (q *Queries) Finish(ctx context.Context, arg FinishParams) ([]FinishRow, er
 		arg.Nexts,
 		arg.Delays,
 		arg.Jitters,
+		arg.Forms,
+		arg.Denials,
+		arg.Queues,
+		arg.Overdues,
+		arg.Phases,
 		arg.AttemptIds,
 		arg.Outcomes,
 		arg.Evidences,
@@ -728,7 +776,7 @@ func (q *Queries) LiveNotifiers(ctx context.Context) ([]string, error) {
 
 const lockDeliveriesByID = `-- name: LockDeliveriesByID :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any($1::uuid[]) order by id for update
 `
@@ -750,6 +798,10 @@ type LockDeliveriesByIDRow struct {
 	Tries       int
 	OpenAttempt *uuid.UUID
 	Doubt       json.RawMessage
+	Form        string
+	Denials     int16
+	Queue       *string
+	Overdue     int16
 	StopState   *string
 	StopReason  *string
 	CardID      *uuid.UUID
@@ -789,6 +841,10 @@ func (q *Queries) LockDeliveriesByID(ctx context.Context, ids []uuid.UUID) ([]Lo
 			&i.Tries,
 			&i.OpenAttempt,
 			&i.Doubt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.StopState,
 			&i.StopReason,
 			&i.CardID,
@@ -813,7 +869,7 @@ func (q *Queries) LockDeliveriesByID(ctx context.Context, ids []uuid.UUID) ([]Lo
 
 const lockDeliveriesOfIncident = `-- name: LockDeliveriesOfIncident :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where incident_id = $1::uuid order by id for update
 `
@@ -835,6 +891,10 @@ type LockDeliveriesOfIncidentRow struct {
 	Tries       int
 	OpenAttempt *uuid.UUID
 	Doubt       json.RawMessage
+	Form        string
+	Denials     int16
+	Queue       *string
+	Overdue     int16
 	StopState   *string
 	StopReason  *string
 	CardID      *uuid.UUID
@@ -874,6 +934,10 @@ func (q *Queries) LockDeliveriesOfIncident(ctx context.Context, incidentID uuid.
 			&i.Tries,
 			&i.OpenAttempt,
 			&i.Doubt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.StopState,
 			&i.StopReason,
 			&i.CardID,
@@ -898,7 +962,7 @@ func (q *Queries) LockDeliveriesOfIncident(ctx context.Context, incidentID uuid.
 
 const lockExpired = `-- name: LockExpired :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where expires_at is not null and settled_at is null and expires_at <= now() and stop_state is null
 order by expires_at limit $1 for update skip locked
@@ -921,6 +985,10 @@ type LockExpiredRow struct {
 	Tries       int
 	OpenAttempt *uuid.UUID
 	Doubt       json.RawMessage
+	Form        string
+	Denials     int16
+	Queue       *string
+	Overdue     int16
 	StopState   *string
 	StopReason  *string
 	CardID      *uuid.UUID
@@ -960,6 +1028,10 @@ func (q *Queries) LockExpired(ctx context.Context, most int32) ([]LockExpiredRow
 			&i.Tries,
 			&i.OpenAttempt,
 			&i.Doubt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.StopState,
 			&i.StopReason,
 			&i.CardID,

@@ -168,7 +168,7 @@ func (q *Queries) RemoveReplica(ctx context.Context, id string) error {
 }
 
 const unannouncedDead = `-- name: UnannouncedDead :many
-select d.id, d.incident_id, d.content_id, d.kind, d.priority, d.notifier, d.target, d.state, d.reason, d.sentence, d.next_at, d.lease_token, d.lease_until, d.worker, d.version, d.effect, d.desired, d.applied, d.reference, d.attempts, d.tries, d.open_attempt, d.doubt, d.stop_state, d.stop_reason, d.card_id, d.wait_until, d.expires_at, d.lifetime, d.step_id, d.created_at, d.called_at, d.settled_at, d.announced_at, d.ctid, coalesce(i.topic, '')::text as incident_topic, coalesce(i.criticality, '')::text as incident_criticality, coalesce(i.title, '')::text as incident_title
+select d.id, d.incident_id, d.content_id, d.kind, d.priority, d.notifier, d.target, d.state, d.reason, d.sentence, d.next_at, d.lease_token, d.lease_until, d.worker, d.version, d.effect, d.desired, d.applied, d.reference, d.attempts, d.tries, d.open_attempt, d.doubt, d.stop_state, d.stop_reason, d.card_id, d.wait_until, d.expires_at, d.lifetime, d.step_id, d.created_at, d.called_at, d.settled_at, d.announced_at, d.form, d.denials, d.queue, d.overdue, d.ctid, coalesce(i.topic, '')::text as incident_topic, coalesce(i.criticality, '')::text as incident_criticality, coalesce(i.title, '')::text as incident_title
 from delivery d left join incident i on i.id = d.incident_id
 where d.announced_at is null and d.state in ('rejected', 'unreachable', 'held', 'exhausted', 'expired')
 order by d.settled_at limit $1 for update of d skip locked
@@ -209,6 +209,10 @@ type UnannouncedDeadRow struct {
 	CalledAt            *time.Time
 	SettledAt           *time.Time
 	AnnouncedAt         *time.Time
+	Form                string
+	Denials             int16
+	Queue               *string
+	Overdue             int16
 	Ctid                pgtype.TID
 	IncidentTopic       string
 	IncidentCriticality string
@@ -260,6 +264,10 @@ func (q *Queries) UnannouncedDead(ctx context.Context, most int32) ([]Unannounce
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.Ctid,
 			&i.IncidentTopic,
 			&i.IncidentCriticality,

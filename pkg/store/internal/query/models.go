@@ -70,6 +70,8 @@ type Attempt struct {
 	LateOutcome   *string
 	LateReference json.RawMessage
 	LateAt        *time.Time
+	Phase         string
+	Form          string
 }
 
 type Content struct {
@@ -124,6 +126,10 @@ type Delivery struct {
 	CalledAt    *time.Time
 	SettledAt   *time.Time
 	AnnouncedAt *time.Time
+	Form        string
+	Denials     int16
+	Queue       *string
+	Overdue     int16
 	Ctid        pgtype.TID
 }
 
@@ -186,6 +192,11 @@ type OncallShift struct {
 	UserName string
 	Since    time.Time
 	Until    *time.Time
+}
+
+type Pace struct {
+	Key   string
+	Begun []time.Time
 }
 
 type Timeline struct {

@@ -56,7 +56,7 @@ func (q *Queries) CountWaiting(ctx context.Context, most int32) ([]CountWaitingR
 }
 
 const pageDeadDeliveries = `-- name: PageDeadDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, form, denials, queue, overdue, ctid from delivery
 where state in ('rejected', 'unreachable', 'held', 'exhausted', 'expired')
   and id < $1
   and ($2::text = '' or state = $2)
@@ -124,6 +124,10 @@ func (q *Queries) PageDeadDeliveries(ctx context.Context, arg PageDeadDeliveries
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.Ctid,
 		); err != nil {
 			return nil, err
@@ -137,7 +141,7 @@ func (q *Queries) PageDeadDeliveries(ctx context.Context, arg PageDeadDeliveries
 }
 
 const pageDeliveries = `-- name: PageDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, form, denials, queue, overdue, ctid from delivery
 where id < $1
   and ($2::text = '' or state = $2)
   and ($3::text = '' or notifier = $3)
@@ -204,6 +208,10 @@ func (q *Queries) PageDeliveries(ctx context.Context, arg PageDeliveriesParams) 
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.Ctid,
 		); err != nil {
 			return nil, err
@@ -217,7 +225,7 @@ func (q *Queries) PageDeliveries(ctx context.Context, arg PageDeliveriesParams) 
 }
 
 const pageIncidentDeliveries = `-- name: PageIncidentDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, form, denials, queue, overdue, ctid from delivery
 where incident_id = $1
   and id < $2
   and ($3::text = '' or state = $3)
@@ -290,6 +298,10 @@ func (q *Queries) PageIncidentDeliveries(ctx context.Context, arg PageIncidentDe
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.Ctid,
 		); err != nil {
 			return nil, err
@@ -398,7 +410,7 @@ func (q *Queries) PageLiveIncidents(ctx context.Context, before uuid.UUID, state
 }
 
 const pagePendingDeliveries = `-- name: PagePendingDeliveries :many
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, form, denials, queue, overdue, ctid from delivery
 where next_at is not null
   and id < $1
   and ($2::text = '' or notifier = $2)
@@ -463,6 +475,10 @@ func (q *Queries) PagePendingDeliveries(ctx context.Context, arg PagePendingDeli
 			&i.CalledAt,
 			&i.SettledAt,
 			&i.AnnouncedAt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.Ctid,
 		); err != nil {
 			return nil, err
@@ -522,8 +538,8 @@ func (q *Queries) PageResolvedIncidents(ctx context.Context, before uuid.UUID, m
 }
 
 const readAttempts = `-- name: ReadAttempts :many
-select id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at, finished_at, outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, dns_ms, connect_ms, tls_ms, first_byte_ms, duration_ms, answer, reference, late_outcome, late_reference, late_at from (
-  select id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at, finished_at, outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, dns_ms, connect_ms, tls_ms, first_byte_ms, duration_ms, answer, reference, late_outcome, late_reference, late_at from attempt where delivery_id = $1 order by number desc limit $2
+select id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at, finished_at, outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, dns_ms, connect_ms, tls_ms, first_byte_ms, duration_ms, answer, reference, late_outcome, late_reference, late_at, phase, form from (
+  select id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at, finished_at, outcome, evidence, closed_by, fault, reason, error, provider_code, http_status, bytes_written, dns_ms, connect_ms, tls_ms, first_byte_ms, duration_ms, answer, reference, late_outcome, late_reference, late_at, phase, form from attempt where delivery_id = $1 order by number desc limit $2
 ) a
 order by number
 `
@@ -570,6 +586,8 @@ func (q *Queries) ReadAttempts(ctx context.Context, deliveryID uuid.UUID, most i
 			&i.LateOutcome,
 			&i.LateReference,
 			&i.LateAt,
+			&i.Phase,
+			&i.Form,
 		); err != nil {
 			return nil, err
 		}
@@ -615,7 +633,7 @@ func (q *Queries) ReadDecisions(ctx context.Context, deliveryID uuid.UUID, most 
 }
 
 const readDelivery = `-- name: ReadDelivery :one
-select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, ctid from delivery where id = $1
+select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, form, denials, queue, overdue, ctid from delivery where id = $1
 `
 
 func (q *Queries) ReadDelivery(ctx context.Context, id uuid.UUID) (Delivery, error) {
@@ -656,6 +674,10 @@ func (q *Queries) ReadDelivery(ctx context.Context, id uuid.UUID) (Delivery, err
 		&i.CalledAt,
 		&i.SettledAt,
 		&i.AnnouncedAt,
+		&i.Form,
+		&i.Denials,
+		&i.Queue,
+		&i.Overdue,
 		&i.Ctid,
 	)
 	return i, err

@@ -112,7 +112,7 @@ func (q *Queries) LiveIncidentsOfSource(ctx context.Context, source string, most
 
 const lockWaitingFor = `-- name: LockWaitingFor :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at, next_at as was_due
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where notifier = $1 and next_at is not null and stop_state is null
 order by id limit $2 for update skip locked
 `
@@ -134,6 +134,10 @@ type LockWaitingForRow struct {
 	Tries       int
 	OpenAttempt *uuid.UUID
 	Doubt       json.RawMessage
+	Form        string
+	Denials     int16
+	Queue       *string
+	Overdue     int16
 	StopState   *string
 	StopReason  *string
 	CardID      *uuid.UUID
@@ -174,6 +178,10 @@ func (q *Queries) LockWaitingFor(ctx context.Context, notifier string, most int3
 			&i.Tries,
 			&i.OpenAttempt,
 			&i.Doubt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
 			&i.StopState,
 			&i.StopReason,
 			&i.CardID,
@@ -234,20 +242,22 @@ func (q *Queries) NoteMissing(ctx context.Context, waiting []string, alive time.
 
 const pagesOfStep = `-- name: PagesOfStep :many
 
-select id, target, state, (state in ('sent', 'assumed') or state = 'pending'
+select id, target, state, (state = 'pending' and overdue > 0)::boolean as overdue, (state in ('sent', 'assumed') or state = 'pending'
     and (lease_token is not null or wait_until is not null or attempts > 0 or next_at <= clock_timestamp()))::boolean as begun
 from delivery where incident_id = $1::uuid and step_id = $2::uuid and kind = 'page' order by id for update
 `
 
 type PagesOfStepRow struct {
-	ID     uuid.UUID
-	Target string
-	State  string
-	Begun  bool
+	ID      uuid.UUID
+	Target  string
+	State   string
+	Overdue bool
+	Begun   bool
 }
 
 // Due work that belongs to no single incident: self-alerts, removed notifiers, what is swept away.
-// The pages of one escalation step, locked. begun: on its way or out; a page that waits for the card is on its way.
+// The pages of one escalation step, locked. begun: on its way or out; a page that waits for the card is on its way. One that
+// is kept back longer than its bound reaches nobody for now.
 func (q *Queries) PagesOfStep(ctx context.Context, incidentID uuid.UUID, stepID uuid.UUID) ([]PagesOfStepRow, error) {
 	rows, err := q.db.Query(ctx, pagesOfStep, incidentID, stepID)
 	if err != nil {
@@ -261,6 +271,7 @@ func (q *Queries) PagesOfStep(ctx context.Context, incidentID uuid.UUID, stepID 
 			&i.ID,
 			&i.Target,
 			&i.State,
+			&i.Overdue,
 			&i.Begun,
 		); err != nil {
 			return nil, err

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/pace"
+	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
+)
+
+// Ask is a delivery that would call now.
+type Ask struct {
+	Delivery delivery.Delivery
+	Queue    string        // its destination
+	Buckets  []pace.Bucket // what it is paced by; none: it only waits for those ahead in its queue
+}
+
+// Turn is the answer: go now, or wait.
+type Turn struct {
+	Now  bool
+	Wait time.Duration
+}
+
+// The bounds of waiting for a turn: who waits looks again in time, since those ahead may be gone by then.
+const (
+	queueMost = 300              // counted ahead in one queue
+	turnMost  = 30 * time.Second // longest wait until it looks again
+)
+
+// Turns decides who of a batch may call now, on all replicas together: within every pace, and in each destination by
+// priority, then age. It locks the beginnings of the last calls, so two replicas can't take one slot; a turn that is given
+// and not used costs its slot. The times are the database's. A crash after the commit costs the same.
+func (s *Store) Turns(ctx context.Context, asks []Ask) (map[uuid.UUID]Turn, error) {
+	asks = slices.SortedFunc(slices.Values(asks), func(a, b Ask) int {
+		return cmp.Or(cmp.Compare(a.Delivery.Kind.Priority(), b.Delivery.Kind.Priority()), a.Delivery.CreatedAt.Compare(b.Delivery.CreatedAt),
+			slices.Compare(a.Delivery.ID[:], b.Delivery.ID[:]))
+	})
+	var out map[uuid.UUID]Turn
+	err := pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		q := s.w.WithTx(tx)
+		begun, err := lockPace(ctx, q, asks)
+		if err != nil {
+			return err
+		}
+		ahead, err := aheadOf(ctx, q, asks)
+		if err != nil {
+			return err
+		}
+		now, err := q.ClockTimestamp(ctx) // after the wait for the locks
+		if err != nil {
+			return err
+		}
+		turns, used, call := decideTurns(asks, begun, ahead, now)
+		out = turns
+		if err := savePace(ctx, q, begun, used); err != nil {
+			return err
+		}
+		if len(call) > 0 {
+			_, err = q.CallNext(ctx, call)
+		}
+		return err
+	})
+	return out, err
+}
+
+// decideTurns goes through the asks in their order. used are the buckets that changed, call the queues in which someone
+// ahead should look, since there is a turn and he sleeps.
+func decideTurns(asks []Ask, begun map[string][]time.Time, ahead []int, now time.Time) (turns map[uuid.UUID]Turn, used map[string]bool, call []string) {
+	turns, used = make(map[uuid.UUID]Turn, len(asks)), map[string]bool{}
+	waiting := map[string]int{} // of this batch, by queue
+	for i, a := range asks {
+		at, gap := now, time.Duration(0)
+		for _, b := range a.Buckets {
+			if t := b.Earliest(begun[b.Key]); t.After(at) {
+				at = t
+			}
+			gap = max(gap, b.Gap())
+		}
+		before := ahead[i] + waiting[a.Queue]
+		if before == 0 && !at.After(now) {
+			for _, b := range a.Buckets {
+				begun[b.Key], used[b.Key] = b.Begin(begun[b.Key], now), true
+			}
+			turns[a.Delivery.ID] = Turn{Now: true}
+			continue
+		}
+		if ahead[i] > 0 && !at.After(now) && !slices.Contains(call, a.Queue) {
+			call = append(call, a.Queue)
+		}
+		wait := at.Sub(now) + time.Duration(before)*max(gap, time.Millisecond)
+		turns[a.Delivery.ID] = Turn{Wait: min(wait, turnMost)}
+		waiting[a.Queue]++
+	}
+	return turns, used, call
+}
+
+func lockPace(ctx context.Context, q *query.Queries, asks []Ask) (map[string][]time.Time, error) {
+	var keys []string
+	for _, a := range asks {
+		for _, b := range a.Buckets {
+			keys = append(keys, b.Key)
+		}
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	out := make(map[string][]time.Time, len(keys))
+	if len(keys) == 0 {
+		return out, nil
+	}
+	rows, err := q.LockPace(ctx, keys)
+	for _, r := range rows {
+		out[r.Key] = r.Begun
+	}
+	return out, err
+}
+
+func savePace(ctx context.Context, q *query.Queries, begun map[string][]time.Time, used map[string]bool) error {
+	if len(used) == 0 {
+		return nil
+	}
+	var keys, owners []string
+	var at []time.Time
+	for key := range used {
+		keys = append(keys, key)
+		for _, t := range begun[key] {
+			owners, at = append(owners, key), append(at, t)
+		}
+	}
+	return q.SavePace(ctx, owners, at, keys)
+}
+
+// aheadOf counts those that wait before each ask.
+func aheadOf(ctx context.Context, q *query.Queries, asks []Ask) ([]int, error) {
+	p := query.AheadInQueueParams{Most: queueMost}
+	for i, a := range asks {
+		p.Ns = append(p.Ns, i)
+		p.Queues = append(p.Queues, a.Queue)
+		p.Priorities = append(p.Priorities, a.Delivery.Kind.Priority())
+		p.Created = append(p.Created, a.Delivery.CreatedAt)
+		p.Ids = append(p.Ids, a.Delivery.ID)
+	}
+	rows, err := q.AheadInQueue(ctx, p)
+	out := make([]int, len(asks))
+	for _, r := range rows {
+		out[r.N] = r.Ahead
+	}
+	return out, err
+}

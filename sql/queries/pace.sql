@@ -1,0 +1,33 @@
+-- Who may call now. All of it happens in one short transaction that locks the rows of pace by key.
+
+-- name: LockPace :many
+-- The beginnings of the last calls, locked, made where they are missing. The caller sorts the keys.
+insert into pace (key) select unnest(@keys::text[]) on conflict (key) do update set begun = pace.begun returning key, begun;
+
+-- name: SavePace :exec
+update pace set begun = (
+  select coalesce(array_agg(b.at order by b.at), '{}') from (select unnest(@begun_keys::text[]) as key, unnest(@begun_at::timestamptz[]) as at) b where b.key = pace.key)
+where key = any(@keys::text[]);
+
+-- name: AheadInQueue :many
+-- How many wait before each in its destination's queue, counted to @most. A leased one has its turn already. One that is due
+-- and that nobody has taken for a while holds up nobody: its notifier may be unknown to all replicas by now, or hang.
+select a.n::int as n, (
+  select count(*) from (
+    select 1 from delivery d
+    where d.queue = a.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds' and (d.priority, d.created_at, d.id) < (a.priority, a.created_at, a.id)
+    limit @most
+  ) x)::int as ahead
+from (select unnest(@ns::int[]) as n, unnest(@queues::text[]) as queue, unnest(@priorities::int[]) as priority, unnest(@created::timestamptz[]) as created_at,
+  unnest(@ids::uuid[]) as id) a;
+
+-- name: CallNext :execrows
+-- The first of each queue is due now: somebody behind it has seen that there is a turn.
+update delivery set next_at = clock_timestamp(), version = version + 1
+where id = any(array(
+    select (select d.id from delivery d where d.queue = q.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds' order by d.priority, d.created_at, d.id limit 1)
+    from unnest(@queues::text[]) as q(queue)))
+  and lease_token is null and queue is not null and next_at > clock_timestamp();
+
+-- name: PurgePace :execrows
+delete from pace where begun[cardinality(begun)] < clock_timestamp() - interval '1 day' or cardinality(begun) = 0;
