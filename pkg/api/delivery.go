@@ -55,6 +55,8 @@ type Attempt struct {
 	FirstByteMS  *float64   `json:"first_byte_ms,omitempty"`
 	DurationMS   *float64   `json:"duration_ms,omitempty"`
 	Answer       string     `json:"answer,omitempty" doc:"The start of the provider's answer."`
+	Phase        string     `json:"phase,omitempty" doc:"How far it got on the wire: dns, connect, tls, request, answer."`
+	Form         string     `json:"form,omitempty" doc:"What was left out since the provider had refused it: no_metadata, no_buttons, plain, root."`
 	Worker       string     `json:"worker" doc:"The replica that made it."`
 	StartedAt    time.Time  `json:"started_at"`
 	FinishedAt   *time.Time `json:"finished_at,omitempty"`

@@ -58,7 +58,7 @@ func TestLateAnswerIsKeptOnItsAttemptOnly(t *testing.T) {
 	}
 }
 
-// A late sent settles what is undecided on the same effect with no newer attempt; nothing else.
+// A late sent settles what is undecided on the same effect with no call in flight; nothing else.
 func TestLateSentSettles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -84,7 +84,7 @@ func TestLateSentSettles(t *testing.T) {
 		"a card with a newer wish gets its edit": {delivery.Card, func(s *site, inc store.Incident, c store.Claimed) { s.note(inc, c.ID, raise(3)) }, delivery.Pending, true},
 
 		"a newer attempt is open":   {delivery.Card, func(s *site, _ store.Incident, c store.Claimed) { s.begin(beta, c) }, delivery.Pending, false},
-		"a newer attempt is closed": {delivery.Card, func(s *site, _ store.Incident, c store.Claimed) { s.finish(beta, s.begin(beta, c), failed) }, delivery.Pending, false},
+		"a newer attempt is closed": {delivery.Card, func(s *site, _ store.Incident, c store.Claimed) { s.finish(beta, s.begin(beta, c), failed) }, delivery.Sent, true},
 		"a newer attempt was sent":  {delivery.Page, func(s *site, _ store.Incident, c store.Claimed) { s.finish(beta, s.begin(beta, c), sent) }, delivery.Sent, false},
 		"another effect": {delivery.Page, func(s *site, inc store.Incident, c store.Claimed) {
 			s.note(inc, c.ID, delivery.Delivery.Expire)

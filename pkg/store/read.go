@@ -244,7 +244,7 @@ func attemptWire(r query.Attempt) api.Attempt {
 		ID: r.ID.String(), Number: r.Number, Effect: r.Effect, EffectKey: r.EffectKey, Revision: r.Revision, Operation: r.Operation, Address: r.Address,
 		Outcome: deref(r.Outcome), Evidence: deref(r.Evidence), Reason: r.Reason, Error: r.Error, ProviderCode: r.ProviderCode, HTTPStatus: r.HttpStatus,
 		DNSMS: r.DnsMs, ConnectMS: r.ConnectMs, TLSMS: r.TlsMs, FirstByteMS: r.FirstByteMs, DurationMS: r.DurationMs,
-		Answer: r.Answer, Worker: r.Worker, StartedAt: r.StartedAt.UTC(), FinishedAt: utc(r.FinishedAt), ClosedBy: deref(r.ClosedBy),
+		Answer: r.Answer, Phase: r.Phase, Form: r.Form, Worker: r.Worker, StartedAt: r.StartedAt.UTC(), FinishedAt: utc(r.FinishedAt), ClosedBy: deref(r.ClosedBy),
 		LateOutcome: deref(r.LateOutcome), LateAt: utc(r.LateAt),
 	}
 	if r.BytesWritten != nil {

@@ -16,7 +16,7 @@ import (
 
 // publicViews are the columns that other programs are written against.
 var publicViews = map[string]string{
-	"attempt_history": "delivery_id incident_id kind notifier target attempt_no effect effect_key revision operation address outcome evidence reason error provider_code http_status bytes_written dns_ms connect_ms tls_ms first_byte_ms duration_ms worker started_at finished_at closed_by late_outcome late_at",
+	"attempt_history": "delivery_id incident_id kind notifier target attempt_no effect effect_key revision operation address outcome evidence reason error provider_code http_status bytes_written dns_ms connect_ms tls_ms first_byte_ms duration_ms worker started_at finished_at closed_by late_outcome late_at phase form answer reference late_reference",
 	"delivery_board":  "delivery_id incident_id title kind notifier target state reason sentence effect attempts created_at next_at settled_at in_flight",
 	"dead_letters":    "delivery_id incident_id kind notifier target state reason sentence last_error attempts in_doubt died_at announced_at",
 	"card_state":      "incident_id delivery_id notifier state desired_revision applied_revision reference",
