@@ -7,55 +7,98 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 )
 
+// fault is a far side that fails in one way.
+type fault struct {
+	name   string
+	base   string
+	reason string // empty: any
+	peer   *peer  // nil: none that reads requests
+	call   provider.Call
+}
+
+// faults are all of them at once, since the calls that hang take their whole time: each before anything can have happened,
+// after it happened, and where nobody knows.
+func (s walk) faults(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	for _, group := range []func(*testing.T){s.failed, s.happened, s.unread} {
+		wg.Go(func() { group(t) })
+	}
+	wg.Wait()
+}
+
+// together makes the provider's call to each far side at once, since many of them only end by the timeout, and hands over
+// what came of it.
+func (s walk) together(t *testing.T, faults []fault, judge func(reporter, fault, delivery.Result)) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, f := range faults {
+		if f.call.Operation == "" {
+			f.call = s.call(f.base)
+		}
+		p := s.New(t, f.base)
+		wg.Go(func() {
+			n := named{t, f.name}
+			res := s.make(n, p, f.call)
+			if f.reason != "" && res.Reason != f.reason {
+				n.Errorf("reason %q, want %q", res.Reason, f.reason)
+			}
+			if f.reason == "timeout" && res.Error != "send timed out after "+Timeout.String() {
+				n.Errorf("error %q", res.Error)
+			}
+			judge(n, f, res)
+		})
+	}
+	wg.Wait()
+}
+
 // failed is every fault before a byte of the request is out.
 func (s walk) failed(t *testing.T) {
-	t.Parallel()
+	t.Helper()
 	plain := newPeer(t, func(net.Conn, request) {})
 	secure := func(serve func(net.Conn)) string {
 		return strings.Replace(newRawPeer(t, serve), "http://", "https://", 1)
 	}
-	for _, c := range []struct{ name, base, reason string }{
-		{"refused", closedURL(t), "refused"},
-		{"dns", "http://no-such-name.invalid", "dns"},
-		{"tls", strings.Replace(plain.url, "http://", "https://", 1), "tls"},
-		{"handshake that hangs", secure(hold), "timeout"},
-		{"handshake that is closed", secure(func(net.Conn) {}), "tls"},
-		{"handshake that is reset", secure(reset), "tls"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			res := s.do(t, c.base)
-			if res.Outcome != delivery.OutcomeFailed || res.Evidence != delivery.NotSent || res.Fault != delivery.FaultTransient || res.Reason != c.reason {
-				t.Errorf("%+v", res)
-			}
-			if c.reason == "timeout" && res.Error != "send timed out after "+Timeout.String() {
-				t.Errorf("error %q", res.Error)
-			}
-		})
-	}
-	t.Run("canceled before", func(t *testing.T) {
-		t.Parallel()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		p := newPeer(t, func(net.Conn, request) {})
-		res := s.New(t, p.url).Do(ctx, s.call(p.url))
-		s.check(t, res)
-		if res.Outcome != delivery.OutcomeFailed || p.requests.Load() != 0 {
-			t.Errorf("%+v, %d requests", res, p.requests.Load())
+	s.together(t, []fault{
+		{name: "refused", base: closedURL(t), reason: "refused"},
+		{name: "dns", base: "http://no-such-name.invalid", reason: "dns"},
+		{name: "tls", base: strings.Replace(plain.url, "http://", "https://", 1), reason: "tls"},
+		{name: "handshake that hangs", base: secure(hold), reason: "timeout"},
+		{name: "handshake that is closed", base: secure(func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }), reason: "tls"},
+		{name: "handshake that is reset", base: secure(func(c net.Conn) { _, _ = c.Read(make([]byte, 1)); reset(c) }), reason: "tls"},
+	}, func(t reporter, _ fault, res delivery.Result) {
+		if res.Outcome != delivery.OutcomeFailed || res.Evidence != delivery.NotSent || res.Fault != delivery.FaultTransient {
+			t.Errorf("%+v", res)
 		}
 	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	res := s.New(t, plain.url).Do(ctx, s.call(plain.url))
+	s.check(named{t, "canceled before"}, res)
+	if res.Outcome != delivery.OutcomeFailed || plain.requests.Load() != 0 {
+		t.Errorf("canceled before: %+v, %d requests", res, plain.requests.Load())
+	}
 }
 
 // happened is every fault after the far side has the request, with the effect in place.
 func (s walk) happened(t *testing.T) {
-	t.Parallel()
+	t.Helper()
 	length := len(s.Accepted) + 10
+	say := func(format string, args ...any) func(net.Conn, request) {
+		return func(c net.Conn, _ request) { _, _ = fmt.Fprintf(c, format, args...) }
+	}
+	then := func(first func(net.Conn, request), next func(net.Conn)) func(net.Conn, request) {
+		return func(c net.Conn, r request) { first(c, r); next(c) }
+	}
+	part := say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", length, s.Accepted)
+	var faults []fault
 	for _, c := range []struct {
 		name, reason string
 		serve        func(net.Conn, request)
@@ -63,111 +106,82 @@ func (s walk) happened(t *testing.T) {
 		{"reset", "reset", func(c net.Conn, _ request) { reset(c) }},
 		{"closed", "reset", func(net.Conn, request) {}},
 		{"hang", "timeout", func(c net.Conn, _ request) { hold(c) }},
-		{"cut body", "reset", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", length, s.Accepted)
-		}},
-		{"hanging body", "timeout", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", length, s.Accepted)
-			hold(c)
-		}},
-		{"no HTTP", "", func(c net.Conn, _ request) { _, _ = fmt.Fprint(c, "220 mail.test ESMTP\r\n\r\n") }},
-		{"closed after the head", "reset", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", length)
-		}},
-		{"chunk that breaks off", "reset", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s", length, s.Accepted)
-		}},
-		{"chunks without an end", "reset", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(s.Accepted), s.Accepted)
-		}},
-		{"chunks of nonsense", "", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n%s\r\n0\r\n\r\n", s.Accepted)
-		}},
-		{"two lengths", "", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Length: 1\r\n\r\n%s", len(s.Accepted), s.Accepted)
-		}},
-		{"no status", "", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 OK\r\nContent-Length: %d\r\n\r\n%s", len(s.Accepted), s.Accepted)
-		}},
-		{"flood of 1xx", "", func(c net.Conn, _ request) {
-			for {
-				if _, err := io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"); err != nil {
-					return
-				}
-			}
-		}},
+		{"hang in the head", "timeout", then(say("HTTP/1.1 200 OK\r\nContent-"), hold)},
+		{"hang after the head", "timeout", then(say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", length), hold)},
+		{"hang after a 1xx", "timeout", then(say("HTTP/1.1 103 Early Hints\r\n\r\n"), hold)},
+		{"cut body", "reset", part},
+		{"hanging body", "timeout", then(part, hold)},
+		{"closed after the head", "reset", say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", length)},
+		{"chunk that breaks off", "reset", say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s", length, s.Accepted)},
+		{"chunks without an end", "reset", say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(s.Accepted), s.Accepted)},
+		{"chunks of nonsense", "", say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n%s\r\n0\r\n\r\n", s.Accepted)},
+		{"two lengths", "", say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Length: 1\r\n\r\n%s", len(s.Accepted), s.Accepted)},
+		{"no status", "", say("HTTP/1.1 OK\r\nContent-Length: %d\r\n\r\n%s", len(s.Accepted), s.Accepted)},
+		{"no HTTP", "", say("220 mail.test ESMTP\r\n\r\n")},
+		{"flood of 1xx", "", func(c net.Conn, _ request) { flood(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 1<<20) }},
 		{"large header", "", func(c net.Conn, _ request) {
 			write(c, 200, "X-Large: "+strings.Repeat("x", 1<<20)+"\r\n", s.Accepted)
 		}},
 		{"many headers", "", func(c net.Conn, _ request) {
 			write(c, 200, strings.Repeat("X-Many: "+strings.Repeat("x", 100)+"\r\n", 10_000), s.Accepted)
 		}},
-		{"20 MB", "", func(c net.Conn, _ request) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 20<<20, s.Accepted)
-			blank := []byte(strings.Repeat(" ", 64<<10))
-			for range 20 << 20 / len(blank) {
-				if _, err := c.Write(blank); err != nil {
-					return
-				}
-			}
-		}},
+		{"20 MB", "", then(say("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 20<<20, s.Accepted), func(c net.Conn) {
+			flood(c, strings.Repeat(" ", 64<<10), 20<<20)
+		})},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			p := newPeer(t, c.serve)
-			res := s.do(t, p.url)
-			if p.requests.Load() != 1 {
-				t.Fatalf("%d requests arrived", p.requests.Load())
-			}
-			if res.Outcome != delivery.OutcomeUnknown || res.Evidence != delivery.PossiblySent || c.reason != "" && res.Reason != c.reason {
-				t.Errorf("%+v", res)
-			}
-			if c.reason == "timeout" && res.Error != "send timed out after "+Timeout.String() {
-				t.Errorf("error %q", res.Error)
-			}
-		})
+		p := newPeer(t, c.serve)
+		faults = append(faults, fault{name: c.name, base: p.url, reason: c.reason, peer: p})
 	}
+	s.together(t, faults, func(t reporter, f fault, res delivery.Result) {
+		if n := f.peer.requests.Load(); n != 1 {
+			t.Errorf("%d requests arrived", n)
+		}
+		if res.Outcome != delivery.OutcomeUnknown || res.Evidence != delivery.PossiblySent {
+			t.Errorf("%+v", res)
+		}
+	})
 }
 
 // unread is every fault after a byte of the request is out, and before the far side has read all of it: nothing happened,
 // which nobody here can know.
 func (s walk) unread(t *testing.T) {
-	t.Parallel()
+	t.Helper()
+	over := make(chan struct{})
+	var faults []fault
 	for _, c := range []struct {
 		name, reason string
 		read         int
-		end          func(c net.Conn, over <-chan struct{})
+		end          func(net.Conn)
 	}{
-		{"reset after a byte", "reset", 1, func(c net.Conn, _ <-chan struct{}) { reset(c) }},
-		{"reset in the middle", "reset", 600, func(c net.Conn, _ <-chan struct{}) { reset(c) }},
-		{"closed after a byte", "reset", 1, func(net.Conn, <-chan struct{}) {}},
-		{"closed in the middle", "reset", 600, func(net.Conn, <-chan struct{}) {}},
-		{"hang without reading", "timeout", 0, func(_ net.Conn, over <-chan struct{}) { <-over }},
-		{"hang in the middle", "timeout", 600, func(_ net.Conn, over <-chan struct{}) { <-over }},
+		{"reset after a byte", "reset", 1, reset},
+		{"reset in the middle", "reset", 600, reset},
+		{"closed after a byte", "reset", 1, func(net.Conn) {}},
+		{"closed in the middle", "reset", 600, func(net.Conn) {}},
+		{"hang without reading", "timeout", 0, func(net.Conn) { <-over }},
+		{"hang in the middle", "timeout", 600, func(net.Conn) { <-over }},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			over := make(chan struct{})
-			base := newRawPeer(t, func(conn net.Conn) {
-				if tcp, ok := conn.(*net.TCPConn); ok {
-					_ = tcp.SetReadBuffer(4096)
-				}
-				if _, err := io.ReadFull(conn, make([]byte, c.read)); err != nil {
-					t.Errorf("not even %d bytes came: %v", c.read, err)
-				}
-				c.end(conn, over)
-			})
-			res := s.make(t, base, s.large(base))
-			close(over)
-			if res.Outcome != delivery.OutcomeUnknown || res.Evidence != delivery.PossiblySent || res.Reason != c.reason {
-				t.Errorf("%+v", res)
+		base := newRawPeer(t, func(conn net.Conn) {
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetReadBuffer(4096)
 			}
-			if c.reason == "timeout" && res.Error != "send timed out after "+Timeout.String() {
-				t.Errorf("error %q", res.Error)
+			if _, err := io.ReadFull(conn, make([]byte, c.read)); err != nil {
+				t.Errorf("%s: not even %d bytes came: %v", c.name, c.read, err)
 			}
+			c.end(conn)
 		})
+		faults = append(faults, fault{name: c.name, base: base, reason: c.reason, call: s.large(base)})
 	}
-	// An answer that comes before the request was read is an answer all the same, if it arrives.
+	s.together(t, faults, func(t reporter, _ fault, res delivery.Result) {
+		if res.Outcome != delivery.OutcomeUnknown || res.Evidence != delivery.PossiblySent {
+			t.Errorf("%+v", res)
+		}
+	})
+	close(over)
+}
+
+// early is an answer that comes before the request was read. It is an answer all the same, if it arrives.
+func (s walk) early(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		status  int
@@ -179,23 +193,20 @@ func (s walk) unread(t *testing.T) {
 		{"rest, and the rest is read", 429, true, delivery.OutcomeFailed},
 		{"rest, and the rest is not read", 429, false, delivery.OutcomeFailed},
 	} {
-		t.Run("early "+c.name, func(t *testing.T) {
-			t.Parallel()
-			base := newRawPeer(t, func(conn net.Conn) {
-				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-					t.Error(err)
-				}
-				write(conn, c.status, "", s.Accepted)
-				if c.read {
-					hold(conn)
-				}
-			})
-			res := s.make(t, base, s.large(base))
-			lost := !c.read && res.Outcome == delivery.OutcomeUnknown // a reset can overtake the answer
-			if res.Outcome != c.outcome && !lost {
-				t.Errorf("%+v", res)
+		base := newRawPeer(t, func(conn net.Conn) {
+			if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+				t.Error(err)
+			}
+			write(conn, c.status, "", s.Accepted)
+			if c.read {
+				hold(conn)
 			}
 		})
+		res := s.make(named{t, c.name}, s.New(t, base), s.large(base))
+		lost := !c.read && res.Outcome == delivery.OutcomeUnknown // a reset can overtake the answer
+		if res.Outcome != c.outcome && !lost {
+			t.Errorf("%s: %+v", c.name, res)
+		}
 	}
 }
 

@@ -80,6 +80,15 @@ func write(c net.Conn, status int, header, body string) {
 	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d X\r\n%sContent-Length: %d\r\n\r\n%s", status, header, len(body), body)
 }
 
+// flood repeats a text until so many bytes of it are out or the client has enough.
+func flood(c net.Conn, text string, bytes int) {
+	for range bytes / len(text) {
+		if _, err := io.WriteString(c, text); err != nil {
+			return
+		}
+	}
+}
+
 // hold keeps the connection open until the client gives up.
 func hold(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 

@@ -6,6 +6,7 @@
 package providertest
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net"
@@ -94,16 +95,35 @@ func (s walk) made() delivery.Reference {
 	return s.Reference
 }
 
+// reporter is the part of *testing.T that a check needs.
+type reporter interface {
+	Helper()
+	Context() context.Context
+	Errorf(format string, args ...any)
+}
+
+// named puts a case's name before what it reports.
+type named struct {
+	reporter
+	name string
+}
+
+// Errorf reports that the case failed.
+func (n named) Errorf(format string, args ...any) {
+	n.Helper()
+	n.reporter.Errorf("%s: "+format, append([]any{n.name}, args...)...)
+}
+
 // do makes the provider's call to a far side and checks what must hold for every result.
 func (s walk) do(t *testing.T, base string) delivery.Result {
 	t.Helper()
-	return s.make(t, base, s.call(base))
+	return s.make(t, s.New(t, base), s.call(base))
 }
 
-func (s walk) make(t *testing.T, base string, c provider.Call) delivery.Result {
+func (s walk) make(t reporter, p provider.Provider, c provider.Call) delivery.Result {
 	t.Helper()
 	began := time.Now()
-	res := s.New(t, base).Do(t.Context(), c)
+	res := p.Do(t.Context(), c)
 	if took := time.Since(began); took > Timeout+time.Second {
 		t.Errorf("the call took %s with a timeout of %s", took, Timeout)
 	}
@@ -112,7 +132,7 @@ func (s walk) make(t *testing.T, base string, c provider.Call) delivery.Result {
 }
 
 // check is what holds for every result.
-func (s Suite) check(t *testing.T, res delivery.Result) {
+func (s Suite) check(t reporter, res delivery.Result) {
 	t.Helper()
 	switch res.Outcome {
 	case delivery.OutcomeSent:
@@ -124,7 +144,7 @@ func (s Suite) check(t *testing.T, res delivery.Result) {
 			t.Errorf("failed with fault %q, reason %q", res.Fault, res.Reason)
 		}
 		if res.Evidence == delivery.PossiblySent {
-			t.Error("failed without proof: bytes went out and no answer came")
+			t.Errorf("failed without proof: bytes went out and no answer came")
 		}
 		if res.Evidence == delivery.NotSent && res.Bytes != 0 {
 			t.Errorf("%d bytes of a call that sent nothing", res.Bytes)
@@ -156,7 +176,7 @@ func (s Suite) check(t *testing.T, res delivery.Result) {
 	s.checkSecrets(t, res)
 }
 
-func (s Suite) checkSecrets(t *testing.T, res delivery.Result) {
+func (s Suite) checkSecrets(t reporter, res delivery.Result) {
 	t.Helper()
 	all := fmt.Sprintf("%+v", res)
 	for _, secret := range s.Secrets {
@@ -179,9 +199,8 @@ func Run(t *testing.T, s Suite) {
 			w := walk{s, op}
 			t.Run("accepted", w.accepted)
 			t.Run("statuses", w.statuses)
-			t.Run("failed", w.failed)
-			t.Run("failed but it happened", w.happened)
-			t.Run("failed and nobody knows", w.unread)
+			t.Run("faults", w.faults)
+			t.Run("answered early", w.early)
 			t.Run("framing", w.framing)
 			t.Run("cut at every byte", w.cut)
 			t.Run("bodies", w.bodies)
