@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -48,7 +50,10 @@ type Provider struct {
 	stuck   atomic.Int32 // writers that were given up and have not come back yet
 }
 
-var _ provider.Provider = (*Provider)(nil)
+var (
+	_ provider.Provider = (*Provider)(nil)
+	_ provider.Examiner = (*Provider)(nil)
+)
 
 // New makes a provider of a notifier with a path. red may be nil.
 func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
@@ -178,13 +183,13 @@ const (
 func (p *Provider) append(path string, line []byte, turn *atomic.Int32) delivery.Result {
 	f, err := p.open(path)
 	if err != nil {
-		return openFailed(path, err)
+		return classify(path, err, "open")
 	}
 	defer f.Close() //nolint:errcheck // what matters is synced before
 	f.Lock()
 	info, err := f.Stat()
 	if err != nil {
-		return failed(delivery.NotSent, delivery.FaultTransient, "log:stat", "", fmt.Errorf("look at %s: %w", path, err))
+		return classify(path, err, "stat")
 	}
 	if torn(f, info) {
 		// An earlier write broke off, on a full disk for one. A line of its own keeps this one readable.
@@ -196,7 +201,7 @@ func (p *Provider) append(path string, line []byte, turn *atomic.Int32) delivery
 	n, err := f.Write(line)
 	f.Unlock()
 	if n == 0 && err != nil {
-		return failed(delivery.NotSent, delivery.FaultTransient, "log:write", "look at the disk under "+path, fmt.Errorf("write to %s: %w", path, err))
+		return classify(path, err, "write")
 	}
 	if n < len(line) {
 		return inDoubt(path, n, "log:short_write", fmt.Errorf("%d of %d bytes were written to %s: %w", n, len(line), path, err))
@@ -235,21 +240,51 @@ func syncFolder(path string) error {
 	return nil
 }
 
-// openFailed tells a place that is wrong from a machine that is short of something.
-func openFailed(path string, err error) delivery.Result {
-	where := fmt.Errorf("open %s: %w", path, err)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return failed(delivery.NotSent, delivery.FaultDestination, "destination:no_folder",
-			"make the folder "+filepath.Dir(path)+", or change path in the file, then send again", where)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return failed(delivery.NotSent, delivery.FaultDestination, "destination:no_permission",
-			"let tocsin write to "+path+", then send again", where)
-	case errors.Is(err, syscall.EISDIR):
-		return failed(delivery.NotSent, delivery.FaultDestination, "destination:is_folder",
-			path+" is a folder: path in the file must name a file in it", where)
+// row is what an error means that came before a byte was written. {path} and {folder} stand for the file's.
+type row struct {
+	is       error
+	slug     string
+	fault    delivery.Fault
+	sentence string
+}
+
+const makeRoom = "the disk under {path} is full: make room; it is tried again by itself"
+
+// rows are the errors of Unix. A place that is wrong is for a person to mend; a machine that is short of something gets
+// over it. They are searched in order.
+var rows = []row{
+	{fs.ErrNotExist, "no_folder", delivery.FaultDestination, "make the folder {folder}, or change path in the file, then send again"},
+	{syscall.ENOTDIR, "no_folder", delivery.FaultDestination, "make the folder {folder}, or change path in the file, then send again"},
+	{fs.ErrPermission, "no_permission", delivery.FaultDestination, "let tocsin write to {path}, then send again"},
+	{syscall.EROFS, "no_permission", delivery.FaultDestination, "let tocsin write to {path}, then send again"},
+	{syscall.EISDIR, "is_folder", delivery.FaultDestination, "{path} is a folder: path in the file must name a file in it"},
+	{syscall.ENAMETOOLONG, "bad_path", delivery.FaultDestination, "{path} is too long a name: change path in the file, then send again"},
+	{syscall.ELOOP, "bad_path", delivery.FaultDestination, "the links at {path} lead in a circle: change path in the file, then send again"},
+	{syscall.ENXIO, "no_reader", delivery.FaultTransient, "nobody reads the pipe {path}: start what reads it"},
+	{syscall.EPIPE, "no_reader", delivery.FaultTransient, "nobody reads the pipe {path} any more: start what reads it"},
+	{syscall.EAGAIN, "no_reader", delivery.FaultTransient, "the pipe {path} is full: see to what reads it"},
+	{syscall.ENOSPC, "disk_full", delivery.FaultTransient, makeRoom},
+	{syscall.EDQUOT, "disk_full", delivery.FaultTransient, makeRoom},
+	{syscall.EFBIG, "file_full", delivery.FaultTransient, "{path} is as large as a file may be: rotate it"},
+	{syscall.EMFILE, "too_many_files", delivery.FaultTransient, "tocsin has too many files open: raise its limit of open files"},
+	{syscall.ENFILE, "too_many_files", delivery.FaultTransient, "this machine has too many files open"},
+	{syscall.EIO, "disk_error", delivery.FaultTransient, "the disk under {path} has errors: look at it"},
+}
+
+// classify says what an error means where nothing was written. doing is what was tried: open, stat, write.
+func classify(path string, err error, doing string) delivery.Result {
+	r := row{err, doing, delivery.FaultTransient, "look at the disk under {path}"}
+	i := slices.IndexFunc(rows, func(r row) bool { return errors.Is(err, r.is) })
+	if i >= 0 {
+		r = rows[i]
 	}
-	return failed(delivery.NotSent, delivery.FaultTransient, "log:open", "", where)
+	words := strings.NewReplacer("{path}", path, "{folder}", filepath.Dir(path))
+	res := failed(delivery.NotSent, r.fault, "log:"+doing, words.Replace(r.sentence), fmt.Errorf("%s %s: %w", doing, path, err))
+	if r.fault == delivery.FaultDestination {
+		res.Reason = "destination:" + r.slug
+	}
+	res.Code, res.Unlisted = r.slug, i < 0
+	return res
 }
 
 func failed(e delivery.Evidence, f delivery.Fault, reason, sentence string, err error) delivery.Result {
