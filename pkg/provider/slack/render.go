@@ -263,7 +263,7 @@ func linkLines(m message.Message, left int, cut bool) []string {
 		add(to("the whole text"), maxLinkLines)
 	}
 	for i, l := range m.Links {
-		title := message.Fit(message.Line(l.Title), linkText, cost)
+		title := strings.ReplaceAll(message.Fit(message.Line(l.Title), linkText, cost), "|", "¦") // what ends the address
 		if title == "" {
 			title = "Link"
 		}
