@@ -36,10 +36,10 @@ func TestEveryRow(t *testing.T) {
 			t.Parallel()
 			head := map[int]string{400: "Bad Request: ", 403: "Forbidden: ", 401: "Unauthorized: ", 409: "Conflict: ", 500: "Internal Server Error: "}[r.code]
 			parameters := ""
-			switch {
-			case r.create == moved:
+			switch r.create {
+			case moved:
 				parameters = `,"parameters":{"migrate_to_chat_id":-1009}`
-			case r.create == wait:
+			case wait:
 				parameters = `,"parameters":{"retry_after":26}`
 			}
 			body := fmt.Sprintf(`{"ok":false,"error_code":%d,"description":%q%s}`, r.code, head+strings.ToUpper(r.prefix)+" and so on", parameters)

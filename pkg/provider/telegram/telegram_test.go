@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -45,7 +46,34 @@ func TestConformance(t *testing.T) {
 		Accepted:  okay,
 		Reference: made,
 		Unlisted:  `{"ok":false,"description":"Bad Request: brand new words"}`,
+		Calls:     map[delivery.Operation]provider.Call{delivery.OpEdit: call(delivery.OpEdit), delivery.OpReply: call(delivery.OpReply)},
+		Rows:      conformanceRows(),
 	})
+}
+
+// conformanceRows are the table as the suite walks it.
+func conformanceRows() []providertest.Row {
+	var out []providertest.Row
+	for _, r := range rows {
+		for _, op := range []delivery.Operation{delivery.OpCreate, delivery.OpEdit, delivery.OpReply} {
+			m := meanings[r.on(op)]
+			if r.on(op) == moved {
+				m = meanings[dest] // without a way to go
+			}
+			row := providertest.Row{
+				Name: fmt.Sprint(r.code, " ", r.prefix), Operation: op, Status: r.code, Outcome: m.outcome, Fault: m.fault,
+				Body: fmt.Sprintf(`{"ok":false,"error_code":%d,"description":%q}`, r.code, r.prefix+" and so on"),
+			}
+			if r.code == http.StatusFound {
+				row.Header = map[string]string{"Location": "https://core.telegram.org/bots"}
+			}
+			if m.outcome != delivery.OutcomeSent {
+				row.Reason = m.reason + r.slug
+			}
+			out = append(out, row)
+		}
+	}
+	return out
 }
 
 type request struct {

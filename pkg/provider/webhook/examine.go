@@ -91,10 +91,9 @@ func (p *Provider) examineConnection(ctx context.Context, f *findings, u *url.UR
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	at := []netip.Addr{}
 	if _, err := netip.ParseAddr(host); err != nil {
 		lookup, cancel := context.WithTimeout(ctx, wire.DialTimeout)
-		at, err = net.DefaultResolver.LookupNetIP(lookup, "ip", host)
+		at, err := net.DefaultResolver.LookupNetIP(lookup, "ip", host)
 		cancel()
 		if err != nil {
 			f.add(provider.Bad, "name", "check url of the notifier in the file, and this machine's name servers", "%s is not found: %s", host, plain(err))

@@ -34,6 +34,10 @@ func newProvider(t *testing.T, n config.Notifier) *webhook.Provider {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	var table []providertest.Row
+	for status, fault := range webhook.Rows() {
+		table = append(table, providertest.Row{Name: fmt.Sprint(status), Status: status, Outcome: delivery.OutcomeFailed, Fault: fault})
+	}
 	providertest.Run(t, providertest.Suite{
 		New: func(t *testing.T, base string) provider.Provider {
 			return newProvider(t, config.Notifier{
@@ -46,6 +50,7 @@ func TestConformance(t *testing.T) {
 		Address:  func(base string) string { return base + "/hook" },
 		Accepted: "thanks",
 		AnyBody:  true,
+		Rows:     table,
 	})
 }
 

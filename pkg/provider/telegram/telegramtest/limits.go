@@ -137,8 +137,10 @@ func (l *limiter) take(key int64, now time.Time) {
 	if l.taken == nil {
 		l.taken = map[int64][]time.Time{}
 	}
-	list := append(l.taken[key], now)
-	l.taken[key] = list[max(len(list)-takenKept, 0):]
+	l.taken[key] = append(l.taken[key], now)
+	if list := l.taken[key]; len(list) > takenKept {
+		l.taken[key] = list[len(list)-takenKept:]
+	}
 }
 
 // slow is a 429, with the wait in both places in which Telegram has it.
