@@ -114,9 +114,10 @@ func (p *program) printDelivery(d api.Delivery) {
 			if outcome == "" {
 				outcome = "open"
 			}
-			rows[i] = []cell{plain(strconv.Itoa(a.Number)), plain(when(a.StartedAt)), plain(a.Operation), plain(a.Address), state(outcome), plain(a.Evidence), plain(a.Reason), plain(ms), plain(a.Worker), plain(late)}
+			rows[i] = []cell{plain(strconv.Itoa(a.Number)), plain(when(a.StartedAt)), plain(a.Operation), plain(a.Address), state(outcome), plain(a.Evidence), plain(a.Phase), plain(a.Form), plain(a.Reason), plain(ms), plain(a.Worker), plain(late)}
 		}
-		p.table([]string{"#", "STARTED", "OPERATION", "ADDRESS", "OUTCOME", "EVIDENCE", "REASON", "MS", "REPLICA", "LATE"}, rows)
+		p.table([]string{"#", "STARTED", "OPERATION", "ADDRESS", "OUTCOME", "EVIDENCE", "PHASE", "FORM", "REASON", "MS", "REPLICA", "LATE"}, rows)
+		p.printEvidence(d.Attempts)
 	}
 	if len(d.Decisions) > 0 {
 		p.line()
@@ -125,6 +126,29 @@ func (p *program) printDelivery(d api.Delivery) {
 			rows[i] = []cell{plain(when(c.At)), plain(c.Actor), plain(c.Action), state(c.FromState), plain(oneLine(c.Reason, 100))}
 		}
 		p.table([]string{"DECIDED", "BY", "ACTION", "WAS", "REASON"}, rows)
+	}
+}
+
+// What is shown of one attempt's error and answer, in columns.
+const shownOfEvidence = 300
+
+// printEvidence prints what the provider, or the network, said to the attempts that were not simply sent.
+func (p *program) printEvidence(attempts []api.Attempt) {
+	for _, a := range attempts {
+		answer := a.Answer
+		if a.Outcome == "sent" {
+			answer = "" // it is the provider's yes
+		}
+		if a.Error == "" && answer == "" {
+			continue
+		}
+		p.line()
+		status := ""
+		if a.HTTPStatus != nil {
+			status = strconv.Itoa(*a.HTTPStatus)
+		}
+		p.facts(plain("attempt"), plain(strconv.Itoa(a.Number)), plain("error"), plain(oneLine(a.Error, shownOfEvidence)), plain("code"), plain(a.ProviderCode),
+			plain("status"), plain(status), plain("answer"), plain(oneLine(answer, shownOfEvidence)))
 	}
 }
 

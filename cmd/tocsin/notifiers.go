@@ -60,12 +60,8 @@ func (p *program) printNotifiers(all []api.Notifier) {
 			p.facts(plain(n.Name), cell{text: "broken since " + when(b.Since), colour: red}, plain("reason"), plain(b.Reason), plain(""), plain(b.Sentence), plain("next question"), plain(whenever(b.NextProbeAt)))
 		}
 		for _, r := range n.Pauses {
-			what := r.Destination
-			if what == "" {
-				what = "all of the account"
-			}
 			p.line()
-			p.facts(plain(n.Name), cell{text: what + " rests until " + when(r.Until), colour: yellow}, plain("reason"), plain(r.Reason), plain(""), plain(r.Sentence))
+			p.facts(plain(n.Name), cell{text: r.Destination + " rests until " + when(r.Until), colour: yellow}, plain("reason"), plain(r.Reason), plain(""), plain(r.Sentence))
 		}
 	}
 }

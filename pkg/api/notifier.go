@@ -35,7 +35,7 @@ type Breaker struct {
 
 // Pause is a destination that rests until an instant, since it, or the provider, asked for it.
 type Pause struct {
-	Destination string    `json:"destination,omitempty" doc:"As attempts name it; empty: all of the account's."`
+	Destination string    `json:"destination" doc:"As attempts name it."`
 	Reason      string    `json:"reason"`
 	Sentence    string    `json:"sentence"`
 	Until       time.Time `json:"until"`

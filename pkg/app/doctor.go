@@ -198,7 +198,7 @@ func (d *doctor) aboutNotifier(ctx context.Context, n config.Notifier) []Check {
 		}()
 		var all []Check
 		for _, f := range examiner.Examine(ctx, provider.Examination{PublicURL: d.file.Server.PublicURL, Now: d.now, Live: d.Live}) {
-			all = append(all, Check{About: n.Name, Check: f.Check, Level: f.Level, Text: f.Text, Fix: f.Fix})
+			all = append(all, Check{About: n.Name, Check: f.Check, Level: f.Level, Text: f.Text, Fix: advice(f.Fix)})
 		}
 		if len(all) == 0 {
 			all = []Check{ok(n.Name, n.Type, "nothing was found")}

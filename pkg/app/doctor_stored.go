@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -29,6 +30,11 @@ func (d *doctor) aboutStored(ctx context.Context, s *store.Store) []Check {
 		all = append(all, unread("tokens", err))
 	} else {
 		all = append(all, judgeTokens(d.file, live, d.Path)...)
+	}
+	if pauses, err := s.Pauses(ctx); err != nil {
+		all = append(all, unread("pauses", err))
+	} else {
+		all = append(all, judgePauses(pauses, d.file)...)
 	}
 	if dead, err := s.ListDeliveries(ctx, store.DeliveryFilter{State: "dead", Limit: api.MaxLimit}); err != nil {
 		all = append(all, unread("dead letters", err))
@@ -73,6 +79,59 @@ func judgeTokens(f *config.File, live []store.Token, path string) []Check {
 	return []Check{ok(aboutStored, check, "%s, in the file, its sources and the database", count(len(scopes), "token"))}
 }
 
+// judgePauses says what rests, and whose credentials are refused. A breaker that was found with another file counts too: who
+// has mended it by this file sees so in the notifier's own lines.
+func judgePauses(pauses []store.Pause, f *config.File) []Check {
+	var all []Check
+	seen := map[string]bool{}
+	for _, p := range pauses {
+		about := p.Notifier
+		if _, known := f.Notifiers[about]; !known {
+			about = aboutStored
+		}
+		fix := advice(p.Sentence)
+		switch {
+		case p.Scope == store.ScopeDestination:
+			all = append(all, warn(about, "pause", orElse(fix, "nothing: it goes on by itself"), "%s rests until %s: %s", p.Destination, instant(p.Until), p.Reason))
+		case p.Scope == store.ScopeLookUp:
+			all = append(all, warn(about, "look-ups", orElse(fix, "nothing: they go on by themselves"), "they rest until %s: %s", instant(p.Until), p.Reason))
+		case seen[p.Account]:
+		default:
+			seen[p.Account] = true
+			all = append(all, bad(about, "breaker", orElse(fix, "mend the credentials"), "nothing goes out with the credentials of %s since %s: %s; asked again at %s",
+				few(sharing(f, p)), instant(p.Since), p.Reason, instant(p.ProbeAt)))
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, ok(aboutStored, "pauses", "nothing rests, and no breaker is open"))
+	}
+	return all
+}
+
+// sharing are the notifiers that a breaker keeps back.
+func sharing(f *config.File, p store.Pause) []string {
+	var all []string
+	for name, n := range f.Notifiers {
+		if n.Account() == p.Account {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		return []string{p.Notifier}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func instant(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
 func judgeDead(n int, more bool) Check {
 	const check = "dead letters"
 	if n == 0 {
@@ -115,9 +174,9 @@ func (d *doctor) judgePeople(linked []store.Account) []Check {
 	return all
 }
 
-// advice is a sentence about a dead delivery, for when there is none yet.
+// advice is a sentence about a dead delivery, for where there is none.
 func advice(sentence string) string {
-	return strings.TrimRight(strings.TrimSuffix(sentence, "then send again."), " ,;")
+	return strings.TrimRight(strings.TrimSuffix(strings.TrimSuffix(sentence, "."), "then send again"), " ,;")
 }
 
 func lead(n int) string {

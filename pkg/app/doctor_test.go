@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -453,6 +454,38 @@ func TestJudgeTokens(t *testing.T) {
 	}
 }
 
+func TestJudgePauses(t *testing.T) {
+	t.Parallel()
+	f, _, err := config.Parse("f", []byte("server: {public_url: \"http://127.0.0.1\"}\ndatabase: {url: postgres://h/x}\n"+twoSlacks), func(n string) (string, bool) { return "xoxb-token", n == "TOKEN" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, since := f.Notifiers["ops"].Account(), time.Date(2026, 1, 5, 9, 0, 0, 0, time.Local)
+	breaker := store.Pause{Key: account + "@" + f.Checksum, Scope: store.ScopeAccount, Account: account, Notifier: "ops", Reason: "account:token_revoked", Sentence: "reinstall the app, then send again",
+		Since: since, ProbeAt: since.Add(time.Minute)}
+	older := breaker
+	older.Key = account + "@older"
+	gone := store.Pause{Key: "x", Scope: store.ScopeAccount, Account: "slack:0", Notifier: "removed", Reason: "account:invalid_auth"}
+	rest := store.Pause{Scope: store.ScopeDestination, Account: account, Notifier: "other", Destination: "C1", Reason: "rate_limited", Until: since.Add(30 * time.Second)}
+	looks := store.Pause{Scope: store.ScopeLookUp, Account: account, Notifier: "ops", Reason: "rate_limited", Until: since}
+	for name, c := range map[string]struct {
+		pauses []store.Pause
+		want   []Check
+	}{
+		"none": {nil, []Check{{"stored", "pauses", provider.OK, "nothing rests, and no breaker is open", ""}}},
+		"a breaker keeps back both": {[]store.Pause{breaker, older}, []Check{{"ops", "breaker", provider.Bad,
+			"nothing goes out with the credentials of ops, other since 2026-01-05 09:00:00: account:token_revoked; asked again at 2026-01-05 09:01:00", "reinstall the app"}}},
+		"a destination": {[]store.Pause{rest}, []Check{{"other", "pause", provider.Warn, "C1 rests until 2026-01-05 09:00:30: rate_limited", "nothing: it goes on by itself"}}},
+		"look-ups":      {[]store.Pause{looks}, []Check{{"ops", "look-ups", provider.Warn, "they rest until 2026-01-05 09:00:00: rate_limited", "nothing: they go on by themselves"}}},
+		"a notifier that the file does not have": {[]store.Pause{gone}, []Check{{"stored", "breaker", provider.Bad,
+			"nothing goes out with the credentials of removed since " + instant(time.Time{}) + ": account:invalid_auth; asked again at " + instant(time.Time{}), "mend the credentials"}}},
+	} {
+		if got := judgePauses(c.pauses, f); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 func TestDoctorOfWhatIsStored(t *testing.T) {
 	t.Parallel()
 	url := storetest.New(t)
@@ -492,6 +525,9 @@ routes: [{match: "#", notify: [log]}]
 	if c := find(t, d, "stored", "replicas"); c.Level != provider.Warn {
 		t.Errorf("%+v", c)
 	}
+	if c := find(t, d, "stored", "pauses"); c.Level != provider.OK {
+		t.Errorf("%+v", c)
+	}
 	// Ana links her account, a replica comes, and something dies.
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -503,6 +539,9 @@ routes: [{match: "#", notify: [log]}]
 		t.Fatal(err)
 	}
 	if _, err := conn.Exec(t.Context(), `insert into account (provider, account_id, user_id, linked_at, linked_by) values ('slack', 'U9', 'ana', now(), 'test')`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.OpenBreaker(t.Context(), store.Pause{Key: "k", Account: f.Notifiers["dm"].Account(), Notifier: "dm", Checksum: f.Checksum, Reason: "account:invalid_auth", Sentence: "put a valid token in"}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Heartbeat(t.Context(), store.Replica{ID: "r", Checksum: f.Checksum, Notifiers: []string{"dm"}}); err != nil {
@@ -525,6 +564,9 @@ routes: [{match: "#", notify: [log]}]
 		}
 	}
 	if c := find(t, d, "stored", "dead letters"); c.Level != provider.Warn || !strings.HasPrefix(c.Text, "1 delivery waits") {
+		t.Errorf("%+v", c)
+	}
+	if c := find(t, d, "dm", "breaker"); c.Level != provider.Bad || c.Fix != "put a valid token in" || !strings.Contains(c.Text, "account:invalid_auth") {
 		t.Errorf("%+v", c)
 	}
 	if c := find(t, d, "stored", "replicas"); c.Level != provider.OK {

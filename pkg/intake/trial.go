@@ -24,8 +24,9 @@ const trialLifetime = 10 * time.Minute
 // trialText says to whoever finds the message what it is.
 const trialText = "Nothing is wrong, and nobody needs to do anything: this message shows that messages arrive here."
 
-// EventTrial is the type of the event that a trial sends to a webhook or a log.
-const EventTrial = "notifier.test"
+// EventTrial is the type of the event that a trial sends to a webhook or a log: that of an examination's, so that a
+// receiver has one to pass over.
+const EventTrial = "tocsin.test"
 
 // ErrNoNotifier is a trial of a notifier that the file does not have.
 var ErrNoNotifier = errors.New("the file has no such notifier")

@@ -6,9 +6,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 func (s *Server) notifierRoutes() {
@@ -17,9 +22,14 @@ func (s *Server) notifierRoutes() {
 }
 
 func (s *Server) listNotifiers(ctx context.Context, _ *struct{}) (*body[api.List[api.Notifier]], error) {
+	const doing = "listing notifiers"
 	waiting, err := s.store.CountWaiting(ctx)
 	if err != nil {
-		return nil, s.fail(ctx, "listing notifiers", err)
+		return nil, s.fail(ctx, doing, err)
+	}
+	pauses, err := s.store.Pauses(ctx)
+	if err != nil {
+		return nil, s.fail(ctx, doing, err)
 	}
 	count := map[string]int{}
 	for _, w := range waiting {
@@ -28,14 +38,55 @@ func (s *Server) listNotifiers(ctx context.Context, _ *struct{}) (*body[api.List
 	f := s.file()
 	out := &body[api.List[api.Notifier]]{Body: api.List[api.Notifier]{Items: []api.Notifier{}}}
 	for _, name := range slices.Sorted(maps.Keys(f.Notifiers)) {
-		n := f.Notifiers[name]
-		w := api.Notifier{Name: name, Type: n.Type, Direct: n.Direct(), Off: n.Off, Account: n.Account(), State: api.NotifierOK, Pauses: []api.Pause{}, Waiting: count[name]}
-		if n.Off {
-			w.State = api.NotifierOff
-		}
-		out.Body.Items = append(out.Body.Items, w)
+		n := s.notifier(f, f.Notifiers[name], pauses)
+		n.Waiting = count[name]
+		out.Body.Items = append(out.Body.Items, n)
 	}
 	return out, nil
+}
+
+// notifier says how a notifier stands. Of its account's pauses it has those that concern it: a notifier with a place of its
+// own that of the place, one for people all that are no other notifier's place.
+func (s *Server) notifier(f *config.File, n config.Notifier, pauses []store.Pause) api.Notifier {
+	w := api.Notifier{Name: n.Name, Type: n.Type, Direct: n.Direct(), Off: n.Off, Account: n.Account(), State: api.NotifierOK, Pauses: []api.Pause{}}
+	places := map[string]bool{} // of the account
+	for _, o := range f.Notifiers {
+		if !o.Direct() && o.Account() == w.Account {
+			places[s.place(o)] = true
+		}
+	}
+	for _, p := range pauses {
+		switch {
+		case p.Account != w.Account:
+		case p.Scope == store.ScopeAccount && strings.HasSuffix(p.Key, "@"+f.Checksum): // not one of another file, which may be mended by this one
+			w.Breaker = &api.Breaker{Code: p.Code, Reason: p.Reason, Sentence: p.Sentence, Since: p.Since.UTC()}
+			if !p.ProbeAt.IsZero() {
+				at := p.ProbeAt.UTC()
+				w.Breaker.NextProbeAt = &at
+			}
+		case p.Scope == store.ScopeDestination && (w.Direct && !places[p.Destination] || !w.Direct && p.Destination == s.place(n)):
+			w.Pauses = append(w.Pauses, api.Pause{Destination: p.Destination, Reason: p.Reason, Sentence: p.Sentence, Until: p.Until.UTC()})
+		}
+	}
+	switch {
+	case n.Off:
+		w.State = api.NotifierOff
+	case w.Breaker != nil:
+		w.State = api.NotifierBroken
+	case len(w.Pauses) > 0:
+		w.State = api.NotifierPaused
+	}
+	return w
+}
+
+// place is a notifier's own destination as attempts name it, "" where it has none.
+func (s *Server) place(n config.Notifier) string {
+	n.Off = false // it is the same place
+	p, err := plan.Resolve(&config.File{Notifiers: map[string]config.Notifier{n.Name: n}}, nil, n.Name, plan.TargetChannel, time.Time{})
+	if err != nil {
+		return ""
+	}
+	return s.redact(p.Address)
 }
 
 type trialInput struct {

@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 func (w *world) notifiers() map[string]api.Notifier {
@@ -58,6 +60,63 @@ func TestNotifiersAreListed(t *testing.T) {
 	}
 	if status, _, _ := w.call("in", http.MethodGet, "/v1/notifiers", ""); status != http.StatusForbidden {
 		t.Errorf("a token that may send alerts only: %d", status)
+	}
+}
+
+// A pause is shown where it holds something up, and nowhere else.
+func TestNotifiersTellWhatHoldsThemUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.file.Notifiers["db-slack"] = config.Notifier{Name: "db-slack", Type: "slack", Token: "xoxb-1", Channel: "C0DB"}
+	w.file.Notifiers["off"] = config.Notifier{Name: "off", Type: "slack", Token: "xoxb-1", Channel: "C0OFF", Off: true}
+	slack, telegram := w.file.Notifiers["ops-slack"].Account(), w.file.Notifiers["ops-telegram"].Account()
+	rest := func(account, destination string) {
+		t.Helper()
+		p := store.Pause{Key: account + "/" + destination, Scope: store.ScopeDestination, Account: account, Notifier: "any", Destination: destination, Reason: "destination:is_archived", Sentence: "unarchive it"}
+		if err := w.store.Rest(t.Context(), p, 15*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest(slack, "C0OPS")
+	rest(slack, "U0ANA")
+	if err := w.store.Rest(t.Context(), store.Pause{Key: "look", Scope: store.ScopeLookUp, Account: telegram, Notifier: "ops-telegram", Reason: "rate_limited"}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	all := w.notifiers()
+	if ops := all["ops-slack"]; ops.State != api.NotifierPaused || len(ops.Pauses) != 1 || ops.Pauses[0].Destination != "C0OPS" || ops.Pauses[0].Reason != "destination:is_archived" ||
+		ops.Pauses[0].Sentence != "unarchive it" || time.Until(ops.Pauses[0].Until).Round(time.Minute) != 15*time.Minute {
+		t.Errorf("%+v", ops)
+	}
+	if dm := all["slack-dm"]; dm.State != api.NotifierPaused || len(dm.Pauses) != 1 || dm.Pauses[0].Destination != "U0ANA" {
+		t.Errorf("%+v", dm)
+	}
+	for _, name := range []string{"db-slack", "ops-telegram"} {
+		if n := all[name]; n.State != api.NotifierOK || len(n.Pauses) != 0 || n.Breaker != nil {
+			t.Errorf("%s: %+v", name, n)
+		}
+	}
+	// The credentials break: all with the same ones stand still, the others go on. One of another file does not count.
+	open := func(account, checksum string) {
+		t.Helper()
+		p := store.Pause{Key: account + "@" + checksum, Account: account, Notifier: "ops-slack", Checksum: checksum, Reason: "account:token_revoked", Code: "token_revoked", Sentence: "reinstall the app"}
+		if _, err := w.store.OpenBreaker(t.Context(), p, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(slack, w.file.Checksum)
+	open(telegram, "another")
+	all = w.notifiers()
+	for _, name := range []string{"ops-slack", "slack-dm", "db-slack"} {
+		n := all[name]
+		if b := n.Breaker; n.State != api.NotifierBroken || b == nil || b.Code != "token_revoked" || b.Reason != "account:token_revoked" || b.Sentence != "reinstall the app" || b.Since.IsZero() || b.NextProbeAt == nil {
+			t.Errorf("%s: %+v", name, n)
+		}
+	}
+	if n := all["ops-telegram"]; n.State != api.NotifierOK || n.Breaker != nil {
+		t.Errorf("%+v", n)
+	}
+	if n := all["off"]; n.State != api.NotifierOff {
+		t.Errorf("%+v", n)
 	}
 }
 
