@@ -59,8 +59,8 @@ const (
 // the library below it, TDLib. They are searched in order.
 //
 // "Not modified" is a success of an edit only. An edit's or a reply's object that is gone is payload for a create, which
-// stands under nothing. In a group that became a supergroup the old messages cannot be edited, and the same number is
-// another message there.
+// stands under nothing. In a supergroup the numbers of messages begin anew: what was made in the group that it was can be
+// neither edited nor answered there.
 var rows = []row{
 	//                                                                          create edit   reply  look
 	{400, "message is not modified", "not_modified", payl, same, payl, same, "", ourContent},
@@ -78,7 +78,7 @@ var rows = []row{
 	{400, "message to delete not found", "message_not_found", payl, gone, gone, same, "", anew},
 	{400, "message can't be deleted", "message_not_deletable", payl, gone, gone, gone, "", "delete the message in {place} by hand"},
 
-	{400, "group chat was upgraded to a supergroup chat", "migrated", moved, gone, moved, moved, "", elsewhere},
+	{400, "group chat was upgraded to a supergroup chat", "migrated", moved, moved, moved, moved, "", elsewhere},
 	{400, "chat not found", "chat_not_found", dest, dest, dest, dest, "", "{place} is unknown to the bot: check the chat id, or " + addBot},
 	{400, "private chat not found", "chat_not_found", dest, dest, dest, dest, "", unblock},
 	{400, "chat_id is empty", "chat_id_empty", dest, dest, dest, dest, "", "set chat_id in the file, then send again"},
@@ -201,7 +201,7 @@ func classify(res delivery.Result, op delivery.Operation, a answer, place string
 		res.Outcome, res.Fault = delivery.OutcomeUnknown, delivery.FaultNone
 	}
 	switch {
-	case a.migrateTo != 0:
+	case v == moved:
 		res.MovedTo = strconv.FormatInt(a.migrateTo, 10)
 		res.Sentence = "the group became a supergroup: set chat_id: " + res.MovedTo + " in the file"
 	case !listed && v == payl:

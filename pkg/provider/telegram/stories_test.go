@@ -128,9 +128,9 @@ func TestGroupThatBecameASupergroupNamesItsNewIDAndGetsTheMessageOnce(t *testing
 	}
 	only(t, s, -1000000000042)
 
-	// What was made before cannot be edited any more: a card is made anew, and never is another message changed.
+	// What was made before cannot be edited any more.
 	edit := provider.Call{Operation: delivery.OpEdit, Key: "key-1", Reference: card.Reference, Message: openCard()}
-	if res := p.Do(t.Context(), edit); res.Fault != delivery.FaultGone || res.MovedTo != "-1000000000042" {
+	if res := p.Do(t.Context(), edit); res.Fault != delivery.FaultMoved || res.MovedTo != "-1000000000042" {
 		t.Errorf("%+v", res)
 	}
 	// A reply goes to the new place as a message of its own, since its parent's number is another message's there.
