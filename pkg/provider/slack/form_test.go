@@ -154,6 +154,8 @@ func TestRefusalOfAPart(t *testing.T) {
 		{"metadata", refusal("invalid_metadata_format"), false, delivery.Form{}, delivery.PartMetadata},
 		{"metadata of a token that is no app's", refusal("metadata_must_be_sent_from_app"), false, delivery.Form{}, delivery.PartMetadata},
 		{"too large metadata", refusal("metadata_too_large"), false, delivery.Form{}, delivery.PartMetadata},
+		{"arguments, of which metadata alone is wrong", refusal("invalid_arguments", " [json-pointer:/metadata/event_payload]"), false, delivery.Form{}, delivery.PartMetadata},
+		{"arguments, of which metadata is one", refusal("invalid_arguments", " [json-pointer:/metadata/event_payload]", " [json-pointer:/text]"), false, delivery.Form{}, ""},
 		{"a button's label", refusal("invalid_attachments", inCard), false, delivery.Form{}, delivery.PartButtons},
 		{"a button's value", refusal("invalid_blocks", inBlocks), true, delivery.Form{}, delivery.PartButtons},
 		{"the block of buttons itself", refusal("invalid_blocks", " [json-pointer:/blocks/1]"), true, delivery.Form{}, delivery.PartButtons},

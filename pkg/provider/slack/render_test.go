@@ -240,7 +240,7 @@ func TestRenderKeepsSlacksLimits(t *testing.T) {
 	})
 }
 
-// Case D6: 35 alerts and everything hard at once; all is counted.
+// Many alerts, each of them long: all are counted.
 func TestLeftOutIsCounted(t *testing.T) {
 	t.Parallel()
 	m := card()

@@ -106,8 +106,8 @@ func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
 	case c.Operation == delivery.OpCreate && channel == "":
 		return notCalled(delivery.FaultDestination, "destination:no_address", "the notifier has no channel for this delivery: set channel in the file")
 	case c.Operation == delivery.OpCreate:
-	case c.Operation == delivery.OpReply && c.Form.Root && c.Reference.Channel != "":
-		channel = c.Reference.Channel
+	case c.Operation == delivery.OpReply && c.Form.Root && (c.Reference.Channel != "" || channel != ""):
+		channel = orElse(c.Reference.Channel, channel)
 	case c.Operation != delivery.OpEdit && c.Operation != delivery.OpReply:
 		return notCalled(delivery.FaultPayload, "payload:operation", fmt.Sprintf("slack cannot do %q", c.Operation))
 	case c.Reference.Channel == "" || c.Reference.TS == "":
@@ -157,6 +157,8 @@ func (p *Provider) Do(ctx context.Context, c provider.Call) delivery.Result {
 		res.Reference = c.Reference
 	case res.Fault == delivery.FaultPayload && onlyAt(a.messages, r.buttonsAt()):
 		res.Refused = delivery.PartButtons
+	case res.Fault == delivery.FaultPayload && onlyAt(a.messages, "/metadata"):
+		res.Refused = delivery.PartMetadata
 	case res.Code == missingScope:
 		p.needed.Store(&a.needed)
 	}
