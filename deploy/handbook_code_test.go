@@ -266,7 +266,7 @@ var reasonForm = regexp.MustCompile(`^[a-z]+(_[a-z]+)*(:[a-z]+(_[a-z]+)*)?$`)
 func reasonsInCode(t *testing.T) map[string]string {
 	t.Helper()
 	takes := []string{
-		"settle", "again", "stop", "give", "Cancel", "park", "GiveBack", "giveBack", "Unreachable", "Reject", "notCalled", "failed", "inDoubt", "Doubt", "sent",
+		"settle", "again", "stop", "give", "Cancel", "park", "GiveBack", "giveBack", "Unreachable", "Reject", "notCalled", "failed", "inDoubt", "Doubt", "sent", "done", "Queued",
 	}
 	out := map[string]string{}
 	note := func(path string, e ast.Expr) {

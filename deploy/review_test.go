@@ -187,7 +187,7 @@ func TestQueriesOfTheHandbookGiveTheRightAnswers(t *testing.T) {
 		first   string // words of the first row
 		never   string
 	}{
-		{"Why was this sent twice", 2, "takeover " + frozen, "audit"},
+		{"Why are there two messages", 2, "arrived; the answer came " + frozen, "audit"},
 		{"What is in doubt", 1, "telegram-dm", "ops-slack"}, // the card's doubt is over: it was sent, twice
 		{"How long did each page take", 2, "telegram-dm exhausted", ""},
 		{"What died, and why", 1, "exhausted", "rejected"},
@@ -206,6 +206,109 @@ func TestQueriesOfTheHandbookGiveTheRightAnswers(t *testing.T) {
 		for _, word := range strings.Fields(c.first) {
 			if !strings.Contains(rows[0], word) {
 				t.Errorf("%s: the first row lacks %q\n%s", c.heading, word, all)
+			}
+		}
+	}
+}
+
+// Each way in which a second message can come about is told by the one query, attempt by attempt.
+func TestEverySecondMessageIsExplained(t *testing.T) {
+	t.Parallel()
+	conn := storyDatabase(t)
+	run := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatalf("%v\n%s", err, sql)
+		}
+	}
+	run("delete from attempt")
+	run("delete from decision")
+	run("delete from delivery")
+	type attempt struct {
+		effect                            int
+		key, operation, outcome, closedBy string
+		reason, phase, reference, late    string
+		why                               string // what the query must say; "!": it must not list it
+	}
+	stories := map[string]struct {
+		kind     string
+		attempts []attempt
+	}{
+		"a time-out, then again": {"card", []attempt{
+			{1, "1", "create", "unknown", "worker", "timeout", "request", "", "", "may have arrived: timeout in the phase request; it was not found, or could not be looked up, and was sent once more"},
+			{1, "1", "create", "sent", "worker", "", "answer", "2.1", "", "arrived"},
+		}},
+		"a page does not look first": {"page", []attempt{
+			{1, "1", "create", "unknown", "worker", "reset", "request", "", "", "may have arrived: reset in the phase request; a page is repeated without looking: a second ring is better than none"},
+			{1, "1", "create", "sent", "worker", "", "answer", "2.1", "", "arrived"},
+		}},
+		"a lost replica": {"card", []attempt{
+			{1, "1", "create", "unknown", "takeover", "takeover", "", "", "", "may have arrived: " + frozen + " was lost in the call; it was not found, or could not be looked up, and was sent once more"},
+			{1, "1", "create", "sent", "worker", "", "answer", "2.1", "", "arrived"},
+		}},
+		"a late answer": {"card", []attempt{
+			{1, "1", "create", "unknown", "takeover", "takeover", "", "", "sent", "arrived; the answer came at "},
+			{1, "1", "create", "sent", "worker", "", "answer", "2.1", "", "arrived"},
+		}},
+		"found after it was repeated": {"card", []attempt{
+			{1, "1", "create", "sent", "reconcile", "reconciled", "request", "2.1", "", "arrived: it was in doubt, and a look-up found it"},
+			{1, "1", "create", "unknown", "worker", "timeout", "request", "", "", "may have arrived: timeout in the phase request"},
+		}},
+		"sent again by a person": {"event", []attempt{
+			{1, "1", "create", "sent", "worker", "", "answer", "", "", "arrived"},
+			{2, "2", "create", "sent", "worker", "", "answer", "", "", "arrived; a new effect: a person sent it again, or the card before it had been deleted"},
+		}},
+		"found at once: no second one": {"card", []attempt{{1, "1", "create", "sent", "reconcile", "reconciled", "request", "2.1", "", "!"}}},
+		"refused, then in plain form": {"card", []attempt{
+			{1, "1", "create", "failed", "worker", "payload:invalid_blocks", "answer", "", "", "!"}, {1, "1", "create", "sent", "worker", "", "answer", "2.1", "", "!"},
+		}},
+		"a late no": {"card", []attempt{
+			{1, "1", "create", "unknown", "takeover", "takeover", "", "", "failed", "!"}, {1, "1", "create", "sent", "worker", "", "answer", "2.1", "", "!"},
+		}},
+		"two replies of a thread": {"thread", []attempt{{1, "r1", "reply", "sent", "worker", "", "answer", "2.1", "", "!"}, {1, "r2", "reply", "sent", "worker", "", "answer", "2.2", "", "!"}}},
+		"one reply twice": {"thread", []attempt{
+			{1, "r1", "reply", "unknown", "worker", "reset", "answer", "", "", "may have arrived: reset in the phase answer; it was not found, or could not be looked up, and was sent once more"},
+			{1, "r1", "reply", "sent", "worker", "", "answer", "2.2", "", "arrived"},
+			{1, "r2", "reply", "sent", "worker", "", "answer", "2.3", "", "!"},
+		}},
+		"edits": {"card", []attempt{{1, "1", "create", "sent", "worker", "", "answer", "2.1", "", "!"}, {1, "1", "edit", "unknown", "worker", "timeout", "request", "", "", "!"}, {1, "1", "edit", "sent", "worker", "", "answer", "", "", "!"}}},
+	}
+	for name, s := range stories {
+		id := uuid.Must(uuid.NewV7())
+		run(`insert into delivery (id, incident_id, kind, priority, notifier, target, state, created_at, settled_at) values ($1, $2, $3, 1, $4, 'channel', 'sent', now(), now())`, id, incidentID, s.kind, name)
+		for i, a := range s.attempts {
+			run(`insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, worker, lease_token, started_at, finished_at, outcome, evidence, closed_by, reason, phase, reference, late_outcome, late_at)
+				values (gen_random_uuid(), $1, $2, $3, $4, 1, $5, 'C0', $6, gen_random_uuid(), now() + $7 * interval '1 s', now() + $7 * interval '1 s', $8, 'answered', $9, $10, $11,
+					case when $12::text <> '' then jsonb_build_object('ts', $12::text) end, nullif($13::text, ''), case when $13::text <> '' then now() end)`,
+				id, i+1, a.effect, id.String()+a.key, a.operation, frozen, i, a.outcome, a.closedBy, a.reason, a.phase, a.reference, a.late)
+		}
+	}
+	_, rest, _ := strings.Cut(page(t, "incident-review.md"), "\n## Why are there two messages\n")
+	query := regexp.MustCompile("(?s)```sql\n(.*?)```").FindStringSubmatch(rest)[1]
+	rows, err := conn.Query(t.Context(), "select notifier, attempt_no, why from ("+strings.TrimSuffix(strings.TrimSpace(strings.ReplaceAll(query, ":'incident'", "'"+incidentID.String()+"'")), ";")+") q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]map[int]string{}
+	var story, why string
+	var number int
+	if _, err := pgx.ForEachRow(rows, []any{&story, &number, &why}, func() error {
+		if said[story] == nil {
+			said[story] = map[int]string{}
+		}
+		said[story][number] = why
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range stories {
+		for i, a := range s.attempts {
+			got, listed := said[name][i+1]
+			switch {
+			case a.why == "!" && listed:
+				t.Errorf("%s: attempt %d is listed: %s", name, i+1, got)
+			case a.why != "!" && got != a.why && !(a.late == "sent" && strings.HasPrefix(got, a.why)):
+				t.Errorf("%s: of attempt %d it says %q, want %q", name, i+1, got, a.why)
 			}
 		}
 	}
