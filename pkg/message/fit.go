@@ -98,15 +98,16 @@ func (s State) Word() string {
 
 // Headline is the title on one line with the state's sign at its head. It is never empty.
 func (m Message) Headline(limit int, cost Cost) string {
-	title := Line(m.Title)
-	if title == "" {
-		title = "(no title)"
-	}
 	sign := m.State.Sign()
-	if sign == "" {
-		return Fit(title, limit, cost)
+	if sign != "" {
+		sign += " "
 	}
-	return sign + " " + Fit(title, limit-Width(sign+" ", cost), cost)
+	limit -= Width(sign, cost)
+	title := Fit(Line(m.Title), limit, cost)
+	if strings.TrimSpace(title) == "" { // of control characters nothing is left either
+		title = Fit("(no title)", limit, cost)
+	}
+	return sign + title
 }
 
 // Status is the state and the severity in words: "Open · critical". Empty when there is neither.

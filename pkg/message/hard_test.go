@@ -41,7 +41,7 @@ func TestCutsAreBetweenCharacters(t *testing.T) {
 // The headline and the status of any message fit and are never torn markup: they are plain text, on one line.
 func TestHeadlineAndStatusAlwaysFit(t *testing.T) {
 	t.Parallel()
-	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{strings.Repeat("x", 100_000), strings.Repeat("e\u0301", 50_000), strings.Repeat(" \n", 50_000), "\xff", strings.Repeat("\u0301", 1000)}))
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{strings.Repeat("x", 100_000), strings.Repeat("e\u0301", 50_000), strings.Repeat(" \n", 50_000), "\xff", "\x00", "\x1b \x07", strings.Repeat("\u0301", 1000)}))
 	rapid.Check(t, func(t *rapid.T) {
 		m := message.Message{
 			State: rapid.SampledFrom([]message.State{message.Open, message.Acknowledged, message.Resolved, message.Plain}).Draw(t, "state"),

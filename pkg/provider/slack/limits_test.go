@@ -91,6 +91,9 @@ func checkShown(t interface {
 	if m.State != message.Plain {
 		title := escape(message.Fit(message.Line(m.Title), 100, message.CodePoints))
 		head := strings.TrimSuffix(strings.TrimSuffix(title, "…"), "&")
+		if strings.TrimSpace(head) == "" {
+			head = "(no title)"
+		}
 		if !strings.HasPrefix(r.text, m.State.Sign()+" "+firstRunes(head, 50)) {
 			t.Fatalf("the title %.80q is not at the head of %.200q", head, r.text)
 		}
@@ -279,6 +282,7 @@ func FuzzRender(f *testing.F) {
 	f.Add("Disk full", "critical", "95 % used", "team", "https://x.test/r", 3)
 	f.Add("<!channel> & *b*", "👍🏽", strings.Repeat("e\u0301", 3000), "a_b", "javascript:alert(1)", 500)
 	f.Add("\x00", "\xff", "\n\n", "", "https://x.test/"+strings.Repeat("%20", 900), 0)
+	f.Add("\x00", "\x1b", "\x00", "\x00", "\x00", 1) // nothing but control characters, which are left out
 	f.Fuzz(func(t *testing.T, title, severity, text, label, link string, n int) {
 		m := message.Message{
 			State: message.Open, Severity: severity, Title: title, Text: text, Footer: label, More: n, MoreURL: link,

@@ -322,7 +322,10 @@ func buttons(in []message.Button) []slackgo.BlockElement {
 		seen[b.Action] = true
 		label := message.Fit(message.Line(b.Label), maxButtonText, cost)
 		if label == "" {
-			label = message.Fit(b.Action, maxButtonText, cost)
+			label = message.Fit(message.Line(b.Action), maxButtonText, cost)
+		}
+		if strings.TrimSpace(label) == "" {
+			label = "Press" // Slack refuses a button without words, and with it the message
 		}
 		e := slackgo.NewButtonBlockElement(b.Action, b.Value, plain(label))
 		switch b.Style {
