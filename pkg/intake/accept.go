@@ -197,6 +197,14 @@ func kind(fires bool) string {
 	return card.EntryAlertResolved
 }
 
+// besides are the notifiers but for those to avoid, where any are left: a word through a broken one is better than none.
+func besides(names, avoid []string) []string {
+	if left := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(avoid, n) }); len(left) > 0 {
+		return left
+	}
+	return names
+}
+
 // rank sets the incident's criticality to the highest that fires. When none fires any more it stays what it was.
 func (c *change) rank(ctx context.Context) error {
 	if !c.visible && !c.created {
@@ -279,7 +287,7 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 		}
 		m := plan.Routes(c.f, a.Topic(), a.Labels, a.Notify)
 		took = took || !m.Empty()
-		c.join(m.Notifiers)
+		c.join(besides(m.Notifiers, g.Avoid))
 		for _, e := range m.Escalations {
 			if !slices.Contains(escalations, e) {
 				escalations = append(escalations, e)

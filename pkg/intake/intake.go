@@ -51,7 +51,8 @@ type Group struct {
 	Title     string // the incident's title; empty: the alert's
 	Truncated int    // alerts that the source left out of this message
 	Alerts    []plan.Alert
-	Clip      bool // cut what is too long instead of refusing it: for sources that would not send it again
+	Clip      bool     // cut what is too long instead of refusing it: for sources that would not send it again
+	Avoid     []string // notifiers that it is not sent through while there are others
 }
 
 // Result is what an accepted group came to.

@@ -20,6 +20,7 @@ const AnnounceEvery = 24 * time.Hour
 const (
 	SelfUnrouted       = "unrouted"
 	SelfNobodyAnswered = "nobody_answered"
+	SelfNotifierBroken = "notifier_broken"
 )
 
 // Self is an alert of tocsin about itself. What has the same kind and About is one incident.
@@ -31,6 +32,7 @@ type Self struct {
 	Text        string
 	Labels      map[string]string
 	Links       []message.Link
+	Avoid       []string // notifiers that it is not sent through while there are others: it is about them
 }
 
 // Key is its incident's key. Nobody outside can name it.
@@ -45,7 +47,7 @@ func (i *Intake) SelfAlert(ctx context.Context, tx *store.Tx, s Self) (Result, e
 	}
 	f := i.file()
 	key := plan.Key(f, SelfSource, plan.Alert{Key: clean(s.Key())})
-	r, _, err := i.accept(ctx, tx, f, Group{Source: SelfSource, Key: key, Alerts: []plan.Alert{a}})
+	r, _, err := i.accept(ctx, tx, f, Group{Source: SelfSource, Key: key, Alerts: []plan.Alert{a}, Avoid: s.Avoid})
 	if err != nil {
 		return r, fmt.Errorf("self-alert %s: %w", s.Kind, err)
 	}

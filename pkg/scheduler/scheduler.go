@@ -71,6 +71,8 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "heartbeat", Every: 5 * time.Second, Step: s.Heartbeat},
 		{Name: "escalate", Every: 500 * time.Millisecond, Step: s.Escalate, Nudge: s.escalate},
 		{Name: "announce", Every: 500 * time.Millisecond, Step: s.Announce, Nudge: s.announce},
+		{Name: "trouble", Every: 500 * time.Millisecond, Step: s.Trouble},
+		{Name: "pass over", Every: 250 * time.Millisecond, Step: s.PassOver},
 		{Name: "settle", Every: 5 * time.Second, Step: s.Settle},
 		{Name: "expire", Every: 2 * time.Second, Step: s.Expire},
 		{Name: "remove", Every: 10 * time.Second, Step: s.Remove},
@@ -127,8 +129,11 @@ func (s *Scheduler) Partitions(ctx context.Context) (bool, error) {
 	return false, s.o.Store.MaintainPartitions(ctx)
 }
 
-// Purge sweeps away what only guards against repeats and is too old to.
+// Purge sweeps away what only guards against repeats and is too old to, and pauses that are over.
 func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
+	if err := s.o.Store.PurgePauses(ctx, Alive); err != nil {
+		return false, err
+	}
 	n, err := s.o.Store.Purge(ctx, 1000)
 	return n >= 1000, err
 }

@@ -133,6 +133,12 @@ func (s *Server) decideIn(ctx context.Context, tx *store.Tx, seen api.Delivery, 
 	if err := tx.Apply(ctx, steps...); err != nil {
 		return err
 	}
+	if action == delivery.SendAgain {
+		// What was mended is tried at once, not after the rest of a pause.
+		if err := tx.LiftPause(ctx, id); err != nil {
+			return err
+		}
+	}
 	if err := tx.AddDecision(ctx, d, by, action, reason); err != nil {
 		return err
 	}

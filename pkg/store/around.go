@@ -29,7 +29,7 @@ type Card struct {
 	Notifier  string
 	State     delivery.State
 	Reference delivery.Reference
-	Over      bool // its first attempt is over, by outcome, takeover or death
+	Over      bool // its first attempt is over, by outcome, takeover, death, pause or breaker
 }
 
 // Around reads in at most four statements, each only when the batch needs it.
@@ -98,7 +98,7 @@ func (s *Store) Around(ctx context.Context, batch []Claimed) (Around, error) {
 
 func toCard(r query.CardsOfIncidentsRow) (Card, error) {
 	c := Card{ID: r.ID, Notifier: r.Notifier, State: delivery.State(r.State)}
-	c.Over = r.NextAt == nil || r.Attempts > 1 || (r.Attempts == 1 && r.OpenAttempt == nil)
+	c.Over = r.Kept || r.NextAt == nil || r.Attempts > 1 || (r.Attempts == 1 && r.OpenAttempt == nil)
 	if len(r.Reference) > 0 {
 		if err := json.Unmarshal(r.Reference, &c.Reference); err != nil {
 			return c, fmt.Errorf("delivery %s: reference: %w", r.ID, err)

@@ -116,9 +116,9 @@ func (s *Store) Try(ctx context.Context, key string, notifiers []string) (bool, 
 	return true, err
 }
 
-// LiftPause ends a destination's pause, unless its provider has asked for it.
-func (s *Store) LiftPause(ctx context.Context, key string) error {
-	_, err := s.q.LiftPause(ctx, key)
+// LiftPause ends the pause of the destination that a delivery was last sent to, unless its provider has asked for it.
+func (tx *Tx) LiftPause(ctx context.Context, id uuid.UUID) error {
+	_, err := tx.q.LiftPause(ctx, id)
 	return err
 }
 

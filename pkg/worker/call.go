@@ -81,8 +81,16 @@ func (w *Worker) begin(batch []*job) {
 			go w.run(j)
 		}
 		if len(moved) > 0 {
-			// Something was noted between claim and begin, or the lease is gone: look at the row anew.
-			go w.giveBack(moved, 0, "")
+			// Something was noted between claim and begin, or the lease is gone, or the destination rests since a moment:
+			// look at the row anew.
+			go func() {
+				ctx, cancel := w.write()
+				defer cancel()
+				if err := w.readRests(ctx); err != nil {
+					w.o.Log.Warn("pauses were not read", zap.Error(err))
+				}
+				w.giveBack(moved, 0, "")
+			}()
 		}
 		return
 	}
@@ -93,7 +101,7 @@ func (w *Worker) beginOnce(batch []*job) (map[uuid.UUID]store.Begun, error) {
 	defer cancel()
 	in := make([]store.Begun, len(batch))
 	for i, j := range batch {
-		in[i] = store.Begun{Delivery: j.Delivery, Attempt: j.attempt}
+		in[i] = store.Begun{Delivery: j.Delivery, Attempt: j.attempt, Breaker: j.breaker}
 	}
 	return w.o.Store.Begin(ctx, w.o.ID, in)
 }

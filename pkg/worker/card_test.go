@@ -453,7 +453,8 @@ func TestCardTakenAway(t *testing.T) {
 	}
 }
 
-// An edit that the provider refuses takes nothing away: the card stays sent, and the next change is tried again.
+// An edit that the provider refuses, its plain form too, takes nothing away: the card stays sent, and the next change is
+// tried again.
 func TestRefusedEditLeavesTheCardSent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, channel("ops"))
@@ -477,7 +478,7 @@ func TestRefusedEditLeavesTheCardSent(t *testing.T) {
 	if r := s.row(id); r.State != "sent" || r.Reason != "" || r.Applied != 3 {
 		t.Errorf("%+v", r)
 	}
-	if n := len(d.all()); n != 3 || w.deaths.Load() != 0 {
+	if n := len(d.all()); n != 4 || w.deaths.Load() != 0 {
 		t.Errorf("%d calls, %d deaths", n, w.deaths.Load())
 	}
 }

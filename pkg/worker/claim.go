@@ -23,6 +23,9 @@ type job struct {
 	notifier config.Notifier
 	provider provider.Provider
 	env      delivery.Env
+	facts    delivery.Facts
+	breaker  string // the key of its account's breaker
+	looks    bool   // it is to be looked up, not made
 	attempt  delivery.Attempt
 	call     provider.Call
 	name     string        // page: of the one whom it goes to; empty: not known, or an edit

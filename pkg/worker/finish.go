@@ -72,6 +72,9 @@ func (w *Worker) insist(j *job) {
 func (w *Worker) finishOnce(batch []*job) ([]*job, error) {
 	ctx, cancel := w.write()
 	defer cancel()
+	if err := w.noteRests(ctx, batch); err != nil {
+		return batch, err
+	}
 	in := make([]store.Finished, len(batch))
 	for i, j := range batch {
 		in[i] = j.finished()

@@ -21,6 +21,9 @@ type Metrics struct {
 	Fenced         prometheus.Counter
 	Late           *prometheus.CounterVec // outcome
 	Unlisted       *prometheus.CounterVec // provider
+	Reconciled     *prometheus.CounterVec // result
+	BreakerOpen    *prometheus.GaugeVec   // notifier
+	Pauses         *prometheus.GaugeVec   // notifier
 }
 
 // NewMetrics registers the worker's metrics.
@@ -37,6 +40,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Fenced:         f.NewCounter(prometheus.CounterOpts{Name: "tocsin_fenced_writes_total", Help: "Writes that changed nothing because their lease was gone."}),
 		Late:           f.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_late_answers_total", Help: "Answers that came after their lease was lost, kept as late evidence."}, []string{"outcome"}),
 		Unlisted:       f.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_unlisted_codes_total", Help: "Provider codes that no table knows."}, []string{"provider"}),
+	}
+	m.Reconciled = f.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_reconciled_total", Help: "Look-ups of effects in doubt by what they came to: found, absent, incomplete, blind."}, []string{"result"})
+	m.BreakerOpen = f.NewGaugeVec(prometheus.GaugeOpts{Name: "tocsin_breaker_open", Help: "1 while the notifier's account refuses all calls and nothing is sent through it."}, []string{"notifier"})
+	m.Pauses = f.NewGaugeVec(prometheus.GaugeOpts{Name: "tocsin_pauses", Help: "Destinations of the notifier's account that nothing is sent to for now."}, []string{"notifier"})
+	for _, r := range []string{"found", "absent", "incomplete", "blind"} {
+		m.Reconciled.WithLabelValues(r)
 	}
 	for _, k := range delivery.Kinds {
 		for _, s := range delivery.States {
@@ -59,6 +68,8 @@ var outcomes = []string{string(delivery.OutcomeSent), string(delivery.OutcomeFai
 // Notifiers makes the label sets of the file's notifiers.
 func (m *Metrics) Notifiers(names []string) {
 	for _, n := range names {
+		m.BreakerOpen.WithLabelValues(n)
+		m.Pauses.WithLabelValues(n)
 		for _, k := range delivery.Kinds {
 			m.AttemptSeconds.WithLabelValues(n, string(k))
 			for _, o := range outcomes {
@@ -122,8 +133,8 @@ func (j *job) fields() []zap.Field {
 	return []zap.Field{
 		zap.String("delivery", j.ID.String()), zap.String("incident", j.IncidentID.String()), zap.String("attempt", j.attempt.ID.String()), zap.Int("number", j.attempt.Number),
 		zap.String("kind", string(j.Kind)), zap.String("notifier", j.Notifier), zap.String("target", j.Target), zap.String("address", j.attempt.Address),
-		zap.String("operation", string(j.attempt.Operation)), zap.String("effect_key", j.attempt.Key), zap.Int("revision", j.attempt.Revision),
-		zap.String("outcome", string(r.Outcome)), zap.String("evidence", string(r.Evidence)), zap.String("reason", r.Reason), zap.String("code", r.Code),
+		zap.String("operation", string(j.attempt.Operation)), zap.String("effect_key", j.attempt.Key), zap.Int("revision", j.attempt.Revision), zap.String("form", j.attempt.Form.String()),
+		zap.String("outcome", string(r.Outcome)), zap.String("evidence", string(r.Evidence)), zap.String("phase", string(r.Phase)), zap.String("reason", r.Reason), zap.String("code", r.Code),
 		zap.Int("status", r.HTTPStatus), zap.Int64("bytes", r.Bytes), zap.Duration("duration", r.Duration), zap.String("error", r.Error),
 	}
 }

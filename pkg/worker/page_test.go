@@ -129,7 +129,9 @@ func TestPageLeavesWhenTheCardsFirstAttemptIsOver(t *testing.T) {
 	for name, r := range bad {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, retries(channel("ops"), slow), direct("dm"))
+			dm := direct("dm")
+			dm.Token = "another" // a breaker is for the account
+			s := newSite(t, retries(channel("ops"), slow), dm)
 			s.desk("ops").says(always(r))
 			ids := s.add(s.incident("a"), aCard("ops"), aPage("dm", "ana", time.Hour))
 			s.start("first")

@@ -45,11 +45,29 @@ func (w *Worker) prepare(f *config.File, batch []*job) {
 	accounts := w.o.Accounts()
 	var steps []delivery.Step
 	settled := map[uuid.UUID]*job{}
+	ready := make([]*job, 0, len(batch))
 	for _, j := range batch {
-		step := w.ready(f, j, around, accounts)
-		switch {
+		switch step := w.ready(f, j, around, accounts); {
 		case step != nil:
 			steps = append(steps, *step)
+			settled[j.ID] = j
+		case j.looks:
+			go w.look(j)
+		default:
+			ready = append(ready, j)
+		}
+	}
+	turns, err := w.takeTurns(ready)
+	if err != nil {
+		w.o.Log.Warn("whose turn it is could not be asked, giving back", zap.Error(err), zap.Int("deliveries", len(ready)))
+		w.giveBack(ready, retryPause, "")
+		ready = nil
+	}
+	for _, j := range ready {
+		step, waits := turns[j]
+		switch {
+		case waits:
+			steps = append(steps, step)
 			settled[j.ID] = j
 		case j.link != nil:
 			go func() { // a look-up waits for nobody but its own page
@@ -116,7 +134,16 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 			facts.CardDead = c.State.Settled() && c.State != delivery.Sent && c.Reference.IsZero()
 		}
 	}
-	j.notifier, j.env = n, delivery.Env{Policy: facts.Policy, Retries: n.Retries, Resolved: facts.Resolved}
+	p, ok := w.o.Provider(j.Notifier)
+	if !ok {
+		s := j.GiveBack(f.Worker.Poll, "")
+		return &s
+	}
+	facts.LookUp = lookUpAfter(n, p)
+	j.notifier, j.provider, j.facts, j.breaker = n, p, facts, breakerKey(f, n)
+	j.env = delivery.Env{
+		Policy: facts.Policy, Retries: n.Retries, Resolved: facts.Resolved, LookUp: facts.LookUp, Forms: n.Type == "slack" || n.Type == "telegram",
+	}
 
 	if j.Doubt != nil && j.Reference.IsZero() {
 		for _, l := range around.Lates[j.ID] {
@@ -133,16 +160,16 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 		s := j.Unreachable("notifier_off", fmt.Sprintf("The notifier %s is switched off in the file: set off to false, then send again.", n.Name))
 		return &s
 	}
-	p, ok := w.o.Provider(j.Notifier)
-	if !ok {
-		s := j.GiveBack(f.Worker.Poll, "")
-		return &s
-	}
-	j.provider = p
-	j.attempt = delivery.Attempt{ID: store.NewID(), Operation: v.Operation, Effect: j.Effect, Key: v.Key, Revision: v.Revision}
+	j.attempt = delivery.Attempt{ID: store.NewID(), Operation: v.Operation, Effect: j.Effect, Key: v.Key, Revision: v.Revision, Form: j.Form}
 	var entries []card.Entry
 	if step := w.address(f, j, v, parent, accounts); step != nil {
 		return step
+	}
+	if step := w.keptBack(j); step != nil {
+		return step
+	}
+	if j.looks = v.LookUp; j.looks {
+		return nil
 	}
 	if j.Kind == delivery.Thread {
 		// A digest of at most digestMost events; a range in doubt is read as it was.
@@ -167,12 +194,14 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 // address says where the call goes. A person is resolved now, when the call is made, unless an attempt in doubt binds
 // the address; an edit or a reply goes where its object lies.
 func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent store.Card, accounts []plan.Account) *delivery.Step {
-	j.call = provider.Call{Operation: v.Operation, Key: v.Key}
+	j.call = provider.Call{Operation: v.Operation, Key: v.Key, Form: j.Form}
+	account := j.notifier.Account()
 	switch v.Operation {
 	case delivery.OpEdit:
 		j.call.Reference, j.attempt.Address = j.Reference, place(j.Reference)
 	case delivery.OpReply:
-		j.call.Reference, j.attempt.Address = parent.Reference, place(parent.Reference)
+		j.call.Reference = w.movedReference(account, parent.Reference)
+		j.attempt.Address = place(j.call.Reference)
 	default:
 		person, err := plan.Resolve(f, accounts, j.Notifier, j.Target, j.Now)
 		first, whose := w.owner(f, accounts, j.Notifier, v.Address)
@@ -192,9 +221,13 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 			j.attempt.Address, j.name, j.planned = person.Address, person.Name, person.After
 		}
 	}
+	if v.Operation == delivery.OpCreate {
+		j.attempt.Address = w.rests.to(account, j.attempt.Address)
+	}
 	// The call goes to the address; the row, which is for reading, names a secret one as the file does. An attempt in
 	// doubt binds such an address by the notifier, whose place it is.
 	j.call.Address, j.attempt.Address = j.attempt.Address, w.o.Redact(j.attempt.Address)
+	j.attempt.Queue = j.notifier.Queue(j.attempt.Address)
 	return nil
 }
 

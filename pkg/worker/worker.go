@@ -41,7 +41,7 @@ type Options struct {
 	File     func() *config.File
 	Provider func(notifier string) (provider.Provider, bool)
 	Accounts func() []plan.Account // linked chat accounts
-	Dead     func()                // called after a delivery died: its self-alert is due
+	Dead     func()                // called after a delivery died or a breaker opened: its self-alert is due
 	Redact   func(string) string   // puts ${NAME} in place of secrets: an address may be one; nil: there are none
 	Log      *zap.Logger
 	Metrics  *Metrics
@@ -53,6 +53,9 @@ type Worker struct {
 	places *places
 	marks  *marks
 	links  *linkCache
+	rests  *rests
+	scans  *scans
+	blind  sync.Map // notifier and code of look-ups that are not possible, as they were said
 
 	wake   chan struct{}
 	begins chan *job
@@ -74,7 +77,7 @@ func New(o Options) *Worker {
 	}
 	calls, cut := context.WithCancel(context.Background())
 	return &Worker{
-		o: o, places: newPlaces(), marks: newMarks(), links: newLinkCache(),
+		o: o, places: newPlaces(), marks: newMarks(), links: newLinkCache(), rests: newRests(), scans: newScans(),
 		wake: make(chan struct{}, 1), begins: make(chan *job, claimMost), ends: make(chan *job, claimMost),
 		stopping: make(chan struct{}), calls: calls, cutCalls: cut, done: make(chan struct{}),
 	}
@@ -101,6 +104,7 @@ func (w *Worker) Run() {
 	var loops sync.WaitGroup
 	loops.Go(w.beginLoop)
 	loops.Go(w.finishLoop)
+	loops.Go(w.restLoop)
 	w.claimLoop()
 	w.jobs.Wait() // nothing new comes: what was claimed runs out
 	close(w.begins)

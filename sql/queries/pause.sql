@@ -58,7 +58,8 @@ returning d.id;
 
 -- name: LiftPause :execrows
 -- A person's word on a delivery lets its destination be tried at once; what a provider asked for stays.
-delete from pause where key = @key and scope = 'destination' and reason <> 'rate_limited';
+delete from pause where scope = 'destination' and reason <> 'rate_limited'
+  and destination = (select a.address from attempt a where a.delivery_id = @delivery_id order by a.number desc limit 1);
 
 -- name: PurgePauses :execrows
 -- Rests that are over, and breakers found with a file that no live replica has any more.

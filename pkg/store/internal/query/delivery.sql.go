@@ -283,7 +283,9 @@ func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error
 }
 
 const cardsOfIncidents = `-- name: CardsOfIncidents :many
-select id, incident_id, notifier, state, reference, attempts, open_attempt, next_at from delivery
+select id, incident_id, notifier, state, reference, attempts, open_attempt, next_at,
+  (lease_token is null and next_at > clock_timestamp() + interval '1 second' and (reason in ('paused', 'rate_limited') or reason like 'account:%'))::boolean as kept
+from delivery
 where incident_id = any($1::uuid[]) and kind = 'card'
 `
 
@@ -296,6 +298,7 @@ type CardsOfIncidentsRow struct {
 	Attempts    int
 	OpenAttempt *uuid.UUID
 	NextAt      *time.Time
+	Kept        bool
 }
 
 // What pages and threads need to know of the cards around them. In no order: without sorts, the planner would find one
@@ -318,6 +321,7 @@ func (q *Queries) CardsOfIncidents(ctx context.Context, incidents []uuid.UUID) (
 			&i.Attempts,
 			&i.OpenAttempt,
 			&i.NextAt,
+			&i.Kept,
 		); err != nil {
 			return nil, err
 		}
@@ -1061,7 +1065,9 @@ with waiting as materialized (
     and p.lease_token is null and p.settled_at is null
     and (exists (select 1 from delivery c where c.incident_id = p.incident_id and c.kind = 'card' and c.reference is not null)
       or (select count(*) from delivery c where c.incident_id = p.incident_id and c.kind = 'card' and c.settled_at is null
-          and (c.attempts = 0 or c.attempts = 1 and c.open_attempt is not null)) = 0)
+          and (c.attempts = 0 or c.attempts = 1 and c.open_attempt is not null)
+          and not (c.lease_token is null and c.next_at > clock_timestamp() + interval '1 second'
+            and (c.reason in ('paused', 'rate_limited') or c.reason like 'account:%'))) = 0)
 ), locked as materialized (
   select d.id from delivery d where d.id = any(array(select waiting.id from waiting)) order by d.id for update
 )
@@ -1073,7 +1079,7 @@ returning p.notifier
 
 // A statement of its own after the commit of a card's first attempt: brings pages that wait for it forward, and them
 // alone: a backoff or a pause is not cut short. A page waits for the first card with a reference, or for the first
-// attempts of all to be over. A crash before it costs the page its bound, no more.
+// attempts of all to be over; that of a card which its destination or account keeps back is. A crash before it costs the page its bound, no more.
 func (q *Queries) UnparkPages(ctx context.Context, incidents []uuid.UUID) ([]string, error) {
 	rows, err := q.db.Query(ctx, unparkPages, incidents)
 	if err != nil {

@@ -78,12 +78,13 @@ func (q *Queries) CloseBreaker(ctx context.Context, key string) (int64, error) {
 }
 
 const liftPause = `-- name: LiftPause :execrows
-delete from pause where key = $1 and scope = 'destination' and reason <> 'rate_limited'
+delete from pause where scope = 'destination' and reason <> 'rate_limited'
+  and destination = (select a.address from attempt a where a.delivery_id = $1 order by a.number desc limit 1)
 `
 
 // A person's word on a delivery lets its destination be tried at once; what a provider asked for stays.
-func (q *Queries) LiftPause(ctx context.Context, key string) (int64, error) {
-	result, err := q.db.Exec(ctx, liftPause, key)
+func (q *Queries) LiftPause(ctx context.Context, deliveryID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, liftPause, deliveryID)
 	if err != nil {
 		return 0, err
 	}

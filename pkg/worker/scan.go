@@ -1,0 +1,177 @@
+package worker
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+const (
+	scanMost   = 45 * time.Second // bound of one look-up
+	scanMargin = 5 * time.Second  // a look-up ends so long before its lease
+	scanRound  = 10 * time.Minute // look-ups begin at a full span of it, so that one serves all in doubt at a place
+	scansMost  = 1000             // places remembered; beyond it, the memory starts anew
+)
+
+// scans remembers the last look-up of each place: in an outage many deliveries are in doubt at one, and one look-up answers
+// for all that were due when it began.
+type scans struct {
+	mu sync.Mutex
+	at map[string]*scan
+}
+
+type scan struct {
+	mu     sync.Mutex // held while one is made: the others wait for its answer
+	began  time.Time
+	oldest time.Time
+	result provider.Scan
+}
+
+func newScans() *scans { return &scans{at: map[string]*scan{}} }
+
+func (s *scans) place(key string) *scan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, ok := s.at[key]; ok {
+		return p
+	}
+	if len(s.at) >= scansMost {
+		clear(s.at)
+	}
+	p := &scan{}
+	s.at[key] = p
+	return p
+}
+
+// lookUpAfter is how long after its beginning an attempt in doubt can be looked up; 0: the provider can't be asked.
+func lookUpAfter(n config.Notifier, p provider.Provider) time.Duration {
+	if _, ok := p.(provider.Scanner); !ok || n.WebhookURL != "" {
+		return 0
+	}
+	return n.Timeout + delivery.LookGrace
+}
+
+// search is where the effect in doubt is looked for.
+func (j *job) search() provider.Search {
+	return provider.Search{
+		Operation: j.attempt.Operation, Address: j.call.Address, Parent: j.call.Reference, Oldest: j.Doubt.Since.Truncate(scanRound),
+	}
+}
+
+// look looks for the effect in doubt of a claimed row, and writes what that changes. It takes no place: what waits for an
+// answer about the past must not hold up what is to be sent.
+func (w *Worker) look(j *job) {
+	w.places.leave(j.Notifier)
+	w.poke()
+	defer func() {
+		w.jobs.Done()
+		w.poke()
+	}()
+	found, l, result := w.scan(j)
+	w.o.Metrics.Reconciled.WithLabelValues(result).Inc()
+	ctx, cancel := w.write()
+	defer cancel()
+	step := j.Looked(j.Now.Add(time.Since(j.asked)), l)
+	if l.Found.IsZero() {
+		w.patiently("noting a look-up", []*job{j}, func(ctx context.Context) error {
+			_, err := w.o.Store.Settle(ctx, []delivery.Step{step})
+			return err
+		})
+		return
+	}
+	adopted, err := w.o.Store.Adopt(ctx, step, j.Doubt.Key, found)
+	if err != nil {
+		// The lease runs out, and the next look-up finds the same.
+		w.o.Log.Warn("what a look-up found could not be written", zap.String("delivery", j.ID.String()), zap.Error(err))
+		return
+	}
+	if !adopted {
+		w.o.Metrics.Fenced.Inc()
+		return
+	}
+	w.o.Log.Info("found what an attempt in doubt has made", zap.String("delivery", j.ID.String()), zap.String("notifier", j.Notifier), zap.String("kind", string(j.Kind)),
+		zap.String("effect_key", j.Doubt.Key), zap.String("address", j.attempt.Address))
+	w.settled(step)
+	if j.Kind == delivery.Card {
+		w.unpark([]delivery.Step{step})
+	}
+}
+
+// scan asks the provider, or takes the answer of a look-up that began when this one was due already.
+func (w *Worker) scan(j *job) (found delivery.Reference, l delivery.Look, result string) {
+	defer func() {
+		if p := recover(); p != nil { // a fault of ours proves nothing
+			w.o.Log.Error("a look-up panicked", zap.String("notifier", j.Notifier), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			found, l, result = delivery.Reference{}, delivery.Look{}, "incomplete"
+		}
+	}()
+	if p, ok := w.rests.get(lookUpKey(j.notifier)); ok {
+		return found, delivery.Look{RetryAfter: p.Left, Sentence: p.Sentence}, "incomplete"
+	}
+	s := j.search()
+	place := w.scans.place(j.notifier.Account() + " " + string(s.Operation) + " " + s.Address + " " + s.Parent.Channel + " " + s.Parent.TS)
+	place.mu.Lock()
+	defer place.mu.Unlock()
+	due := j.asked.Add(-max(j.Now.Sub(j.Due), 0))
+	if place.began.Before(due) || place.oldest.After(s.Oldest) {
+		end := time.Now().Add(scanMost)
+		if last := j.asked.Add(j.lease - scanMargin); last.Before(end) {
+			end = last
+		}
+		ctx, cancel := context.WithDeadline(w.calls, end)
+		defer cancel()
+		place.began, place.oldest = time.Now(), s.Oldest
+		place.result = provider.Scan{}
+		if scanner, ok := j.provider.(provider.Scanner); ok {
+			place.result = scanner.Scan(ctx, s)
+		}
+		w.told(j, place.result)
+	}
+	r := place.result
+	found = r.Found[j.Doubt.Key]
+	l = delivery.Look{Found: found, Complete: r.Complete, Blind: r.Blind, RetryAfter: r.RetryAfter, Sentence: r.Sentence}
+	switch {
+	case !found.IsZero():
+		result = "found"
+	case r.Blind:
+		result = "blind"
+	case r.Complete:
+		result = "absent"
+	default:
+		result = "incomplete"
+	}
+	return found, l, result
+}
+
+// told lets others know what a look-up has met: rest that the provider asked for, and, once a notifier, what a person must
+// mend so that look-ups are possible.
+func (w *Worker) told(j *job, r provider.Scan) {
+	if r.RetryAfter > 0 {
+		ctx, cancel := w.write()
+		defer cancel()
+		p := store.Pause{
+			Key: lookUpKey(j.notifier), Scope: store.ScopeLookUp, Account: j.notifier.Account(), Notifier: j.Notifier, Reason: "rate_limited", Code: r.Code,
+			Sentence: "The provider has asked for rest between look-ups.",
+		}
+		if err := w.o.Store.Rest(ctx, p, r.RetryAfter); err != nil {
+			w.o.Log.Warn("the rest between look-ups was not written", zap.Error(err))
+		}
+	}
+	switch {
+	case r.Blind:
+		if _, said := w.blind.LoadOrStore(j.Notifier+" "+r.Code, true); !said {
+			w.o.Log.Warn("posts in doubt can't be looked up through a notifier: they follow the policy, which can make a second message", zap.String("notifier", j.Notifier),
+				zap.String("code", r.Code), zap.String("sentence", r.Sentence), zap.String("error", r.Error))
+		}
+	case !r.Complete:
+		w.o.Log.Info("a look-up was not complete", zap.String("notifier", j.Notifier), zap.String("delivery", j.ID.String()), zap.String("code", r.Code), zap.String("error", r.Error))
+	}
+}
