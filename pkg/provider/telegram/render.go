@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
@@ -77,6 +78,9 @@ func (p *part) link(s, address string) {
 // render makes the text and the keyboard, "" for none. Everything is cut before it is marked up. The parts that must
 // survive are made first; the text, the fields and the alerts share what is left.
 func render(m message.Message, f delivery.Form) (text, keyboard string) {
+	if invisible(m.Title) {
+		m.Title = "" // which the headline says in words
+	}
 	empty := part{plain: f.Plain}
 	head, foot, facts, body, list := empty, empty, empty, empty, empty
 	head.tagged("b", m.Headline(headText, cost))
@@ -144,6 +148,13 @@ func render(m message.Message, f delivery.Form) (text, keyboard string) {
 	return b.String(), buttons(m.Buttons)
 }
 
+// invisible says that nothing of a text can be seen. Telegram takes a message of such text for an empty one.
+func invisible(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.Is(unicode.Zs, r) && !strings.ContainsRune("\u2800\ufffc\u030a\u0333\u033f", r)
+	})
+}
+
 // address is an address that Telegram makes a link of; "" where it would not, or where it is too long to be one.
 func address(raw string) string {
 	u, err := url.Parse(strings.TrimSpace(raw))
@@ -171,7 +182,7 @@ func linkLine(p part, links []message.Link, all string) part {
 		if p.plain {
 			size, limit = message.Width(to, cost), plainURLs
 		}
-		if title == "" {
+		if invisible(title) {
 			title = host(to)
 		}
 		if p.width > 0 {
@@ -225,7 +236,7 @@ func buttons(in []message.Button) string {
 		if b.Action == "" || len(data) > maxCallback || !utf8.ValidString(data) || len(row) == maxButtons {
 			continue
 		}
-		if label == "" {
+		if invisible(label) {
 			label = b.Action
 		}
 		row = append(row, button{label, data})

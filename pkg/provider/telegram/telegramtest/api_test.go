@@ -130,6 +130,8 @@ func TestRefusals(t *testing.T) {
 		{"crossed", p("parse_mode", "HTML", "text", "<b><i>x</b></i>"), 400, `Bad Request: can't parse entities: Unmatched end tag at byte offset 7, expected "</i>", found "</b>"`},
 		{"bare less-than", p("parse_mode", "HTML", "text", "a < b"), 400, `Bad Request: can't parse entities: Unsupported start tag "" at byte offset 2`},
 		{"empty", p("parse_mode", "HTML", "text", "<b> </b>"), 400, "Bad Request: message text is empty"},
+		{"nothing to be seen", p("text", "\u200b\u2800 \ufeff\u202e"), 400, "Bad Request: message text is empty"},
+		{"no UTF-8", p("text", "a\xff"), 400, "Bad Request: strings must be encoded in UTF-8"},
 		{"4096 after parsing", p("parse_mode", "HTML", "text", "<b>"+strings.Repeat("&lt;", 4096)+"</b>"), 0, ""},
 		{"4097", p("text", strings.Repeat("ü", 4097)), 400, "Bad Request: message is too long"},
 		{"raw bytes", p("text", strings.Repeat("x", 32769)), 400, "Bad Request: text is too long"},

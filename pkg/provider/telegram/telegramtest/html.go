@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -260,6 +261,45 @@ func (p *parser) end() error {
 	}
 	p.entities = append(p.entities, e)
 	return nil
+}
+
+// cleaned changes a text as TDLib does before it sends it: control characters become blanks, and line separators, marks
+// of direction and three combining lines, with which people have broken others' screens, are left out. Entities move along.
+func cleaned(text string, entities []Entity) (string, []Entity) {
+	var b strings.Builder
+	at := make([]int, 0, len(text)+1) // where each code unit of the old text stands in the new one
+	n := 0
+	for _, r := range text {
+		for range utf16.RuneLen(r) {
+			at = append(at, n)
+		}
+		switch {
+		case r == '\r', 0x2028 <= r && r <= 0x202e, r == 0x30a, r == 0x333, r == 0x33f:
+			continue
+		case r < ' ' && r != '\n':
+			r = ' '
+		}
+		b.WriteRune(r)
+		n += utf16.RuneLen(r)
+	}
+	at = append(at, n)
+	var out []Entity
+	for _, e := range entities {
+		from, to := at[clamp(e.Offset, len(at)-1)], at[clamp(e.Offset+e.Length, len(at)-1)]
+		if from < to {
+			e.Offset, e.Length = from, to-from
+			out = append(out, e)
+		}
+	}
+	return b.String(), out
+}
+
+// invisible says that nothing of a text can be seen, for which Telegram takes it as empty.
+func invisible(text string) bool {
+	return strings.TrimFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.Is(unicode.Zs, r) || 0x200b <= r && r <= 0x200f || 0xe0000 <= r && r <= 0xe007f ||
+			strings.ContainsRune("\u180e\u2800\ufeff\ufffc", r)
+	}) == ""
 }
 
 // trimmed cuts blanks off both ends and moves the entities along.

@@ -23,9 +23,10 @@ func TestEntities(t *testing.T) {
 		{`<pre><code class="language-go">x</code></pre>`, "x", []Entity{{Type: "code", Length: 1, Language: "go"}, {Type: "pre", Length: 1}}},
 		{"<blockquote expandable>q</blockquote><b></b>", "q", []Entity{{Type: "expandable_blockquote", Length: 1}}},
 		{"  <b> in </b> ", "in", []Entity{{Type: "bold", Length: 2}}},
+		{"a\tb\r\x01<b>\u202ec\u030a</b><i>\u202d</i>😀<u>d</u>", "a b c😀d", []Entity{{Type: "bold", Offset: 4, Length: 1}, {Type: "underline", Offset: 7, Length: 1}}},
 	} {
 		text, entities, err := parseHTML(c.src)
-		text, entities = trimmed(text, entities)
+		text, entities = trimmed(cleaned(text, entities))
 		same := len(entities) == len(c.want)
 		for i := range c.want {
 			same = same && entities[i] == c.want[i]

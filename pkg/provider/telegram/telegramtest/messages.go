@@ -114,9 +114,12 @@ func formatted(c *call) (string, []Entity, result) {
 	default:
 		return "", nil, bad("unsupported parse_mode") // the Markdown modes are not simulated
 	}
-	text, entities = trimmed(text, entities)
+	if !utf8.ValidString(text) {
+		return "", nil, bad("strings must be encoded in UTF-8")
+	}
+	text, entities = trimmed(cleaned(text, entities))
 	switch n := utf8.RuneCountInString(text); {
-	case n == 0:
+	case invisible(text):
 		return "", nil, bad("message text is empty")
 	case n > textMost:
 		return "", nil, bad("message is too long")
@@ -159,7 +162,7 @@ func keyboard(raw string) ([][]Button, result) {
 		var out []Button
 		for _, b := range row {
 			switch {
-			case strings.TrimSpace(b.Text) == "":
+			case invisible(b.Text):
 				return nil, bad("can't parse inline keyboard button: Field \"text\" must be of type String")
 			case b.Data == "" && b.URL == "":
 				return nil, bad("can't parse inline keyboard button: Text buttons are unallowed in the inline keyboard")
