@@ -20,7 +20,8 @@ import (
 type Core struct {
 	mu      sync.Mutex
 	now     func() time.Time
-	rng     *rand.Rand
+	seed    uint64
+	chances map[string]*rand.Rand // by method and channel
 	ledger  []*Request
 	dropped int
 	faults  []*Fault
@@ -35,14 +36,15 @@ type Core struct {
 const ledgerKept = 200_000
 
 // NewCore makes an empty core. now gives the times of the ledger, nil means time.Now; seed makes the faults with a
-// probability repeat themselves exactly.
+// probability repeat themselves: the n-th request of a method to a channel is struck or spared, whatever else goes on.
 func NewCore(now func() time.Time, seed uint64) *Core {
 	if now == nil {
 		now = time.Now
 	}
 	return &Core{
 		now:     now,
-		rng:     rand.New(rand.NewPCG(seed, 0x746f6373696e)),
+		seed:    seed,
+		chances: map[string]*rand.Rand{},
 		changed: make(chan struct{}),
 	}
 }

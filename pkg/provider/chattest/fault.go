@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -32,13 +34,14 @@ const (
 // Kinds lists every kind in the order of the page.
 var Kinds = []Kind{Refuse, Reset, Drop, Hang, Slow, Limited, Error, Code, Revoked, Cut, Answer}
 
-// Fault is one rule. The first rule that fits a request is applied to it.
+// Fault is one rule. The first rule that fits a request is applied to it. Rules with a probability are shares of one draw for
+// each request: of two with 0.1 and 0.2 that fit, the first strikes a tenth of all requests and the second a fifth.
 type Fault struct {
 	ID          int               `json:"id"`          // given by SetFault
 	Kind        Kind              `json:"kind"`        //
 	Method      string            `json:"method"`      // API method, case does not matter; "" or "*" = every
 	Channel     string            `json:"channel"`     // channel or chat id as the request names it; "" = every
-	Probability float64           `json:"probability"` // 0..1; 0 means 1
+	Probability float64           `json:"probability"` // 0..1, a share of the draw; 0 means 1
 	Count       int               `json:"count"`       // how often it strikes; 0 = until cleared
 	Happens     bool              `json:"happens"`     // the effect takes place all the same
 	Status      int               `json:"status"`      // Error: 500 by default; Code (Telegram): 400; Answer: 200
@@ -88,7 +91,17 @@ func (f Fault) check() error {
 	return nil
 }
 
-// SetFault adds a rule and returns its id. A rule of the same kind, method and channel is replaced.
+// certain says that the rule strikes whatever fits it.
+func (f Fault) certain() bool { return f.Probability == 0 || f.Probability == 1 }
+
+// replaces says that a rule takes an older one's place: it is of the same kind, method and channel. Rules that are both left to
+// chance stand side by side where they do different things, so that 500 and 503 can be mixed.
+func (f Fault) replaces(o *Fault) bool {
+	return o.Kind == f.Kind && strings.EqualFold(o.Method, f.Method) && o.Channel == f.Channel &&
+		(f.certain() || o.certain() || o.Status == f.Status && o.Happens == f.Happens && o.Code == f.Code)
+}
+
+// SetFault adds a rule and returns its id. A rule of the same kind, method and channel is replaced; see replaces.
 func (c *Core) SetFault(f Fault) (int, error) {
 	if err := f.check(); err != nil {
 		return 0, err
@@ -103,9 +116,7 @@ func (c *Core) SetFault(f Fault) (int, error) {
 	}
 	c.faultID++
 	f.ID, f.Struck = c.faultID, 0
-	c.faults = slices.DeleteFunc(c.faults, func(o *Fault) bool {
-		return o.Kind == f.Kind && strings.EqualFold(o.Method, f.Method) && o.Channel == f.Channel
-	})
+	c.faults = slices.DeleteFunc(c.faults, f.replaces)
 	c.faults = append(c.faults, &f)
 	gate := c.gate
 	c.wake()
@@ -163,16 +174,36 @@ func (c *Core) Faults() []Fault {
 	return out
 }
 
-// draw picks the rule for a request and counts it down. The lock is held: together with the order of the ledger this
-// makes a run with one seed repeat itself.
+// chance is the next number of a request's stream. Each method and channel has one of its own, so that requests that come in
+// another order the next time are struck all the same. The lock is held.
+func (c *Core) chance(r *Request) float64 {
+	key := strings.ToLower(r.Method) + "\x00" + r.Channel
+	rng := c.chances[key]
+	if rng == nil {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(key)) // a hash never fails
+		rng = rand.New(rand.NewPCG(c.seed, h.Sum64()))
+		c.chances[key] = rng
+	}
+	return rng.Float64()
+}
+
+// draw picks the rule for a request and counts it down. The lock is held.
 func (c *Core) draw(r *Request) *Fault {
+	drawn, share := -1.0, 0.0
 	for i, f := range c.faults {
 		if f.Kind == Refuse || f.Method != "" && !strings.EqualFold(f.Method, r.Method) ||
 			f.Channel != "" && f.Channel != r.Channel {
 			continue
 		}
-		if f.Probability > 0 && f.Probability < 1 && c.rng.Float64() >= f.Probability {
-			continue
+		if !f.certain() {
+			if drawn < 0 {
+				drawn = c.chance(r)
+			}
+			from := share
+			if share += f.Probability; drawn < from || drawn >= share {
+				continue
+			}
 		}
 		f.Struck++
 		hit := *f
