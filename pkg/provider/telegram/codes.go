@@ -55,6 +55,9 @@ const (
 	inDoubt    = "it may have arrived, and Telegram cannot be asked: look into {place}"
 )
 
+// migrated are Telegram's words for a chat that has another id now.
+const migrated = "group chat was upgraded to a supergroup chat"
+
 // rows are the answers of Telegram's Bot API, by the descriptions in the code of its server, telegram-bot-api, and of
 // the library below it, TDLib. They are searched in order.
 //
@@ -78,7 +81,7 @@ var rows = []row{
 	{400, "message to delete not found", "message_not_found", payl, gone, gone, same, "", anew},
 	{400, "message can't be deleted", "message_not_deletable", payl, gone, gone, gone, "", "delete the message in {place} by hand"},
 
-	{400, "group chat was upgraded to a supergroup chat", "migrated", moved, moved, moved, moved, "", elsewhere},
+	{400, migrated, "migrated", moved, moved, moved, moved, "", elsewhere},
 	{400, "chat not found", "chat_not_found", dest, dest, dest, dest, "", "{place} is unknown to the bot: check the chat id, or " + addBot},
 	{400, "private chat not found", "chat_not_found", dest, dest, dest, dest, "", unblock},
 	{400, "chat_id is empty", "chat_id_empty", dest, dest, dest, dest, "", "set chat_id in the file, then send again"},
@@ -174,6 +177,9 @@ func find(code int, description string) (r row, listed bool) {
 // the one place where codes become outcomes.
 func classify(res delivery.Result, op delivery.Operation, a answer, place string) delivery.Result {
 	r, listed := find(a.code, a.description)
+	if !listed && a.code == http.StatusBadRequest && a.migrateTo != 0 {
+		r, _ = find(a.code, migrated) // the new id says it, whatever the words are
+	}
 	res.Outcome, res.Code, res.Reason = delivery.OutcomeFailed, r.slug, "telegram:"+r.slug
 	res.Sentence, res.Unlisted = strings.ReplaceAll(r.sentence, "{place}", place), !listed
 	v := r.on(op)

@@ -141,6 +141,7 @@ func TestAnswers(t *testing.T) {
 		want    string // in the sentence
 	}{
 		{name: "migrated", status: 400, body: `{"ok":false,"error_code":400,"description":"Bad Request: group chat was upgraded to a supergroup chat","parameters":{"migrate_to_chat_id":-1009}}`, outcome: delivery.OutcomeFailed, fault: delivery.FaultMoved, reason: "destination:migrated", want: "chat_id: -1009"},
+		{name: "migrated in new words", status: 400, body: `{"ok":false,"error_code":400,"description":"Bad Request: brand new words","parameters":{"migrate_to_chat_id":-1009}}`, outcome: delivery.OutcomeFailed, fault: delivery.FaultMoved, reason: "destination:migrated", want: "chat_id: -1009"},
 		{name: "migrated, nobody says where to", status: 400, body: `{"ok":false,"error_code":400,"description":"Bad Request: group chat was upgraded to a supergroup chat"}`, outcome: delivery.OutcomeFailed, fault: delivery.FaultDestination, reason: "destination:migrated", want: "put its new chat_id into the file"},
 		{name: "503 that asks for rest", status: 503, header: map[string]string{"Retry-After": "30"}, body: "<html>", outcome: delivery.OutcomeUnknown, reason: "telegram:http_503", wait: 30 * time.Second},
 		{name: "restart", status: 500, body: `{"ok":false,"error_code":500,"description":"Internal Server Error: restart"}`, outcome: delivery.OutcomeUnknown, reason: "telegram:restart"},
