@@ -111,6 +111,7 @@ func TestExamineWithoutPermission(t *testing.T) {
 	if err := os.Chmod(folder, 0o500); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) }) // or it could not be removed
 	has(t, examine(t, newProvider(t, filepath.Join(folder, "b")), provider.Examination{}), "file", provider.Bad, "let tocsin write to "+folder)
 }
 

@@ -55,7 +55,7 @@ func TestLifeOfACard(t *testing.T) {
 	}
 	edit := provider.Call{Operation: delivery.OpEdit, Key: "key-1", Reference: made.Reference, Message: openCard()}
 	edit.Message.State, edit.Message.Buttons = message.Acknowledged, nil
-	for range 2 { // case C9: the second is "not modified"
+	for range 2 { // the second is "not modified"
 		if res := p.Do(t.Context(), edit); res.Outcome != delivery.OutcomeSent || res.Reference != made.Reference {
 			t.Fatalf("%+v", res)
 		}
