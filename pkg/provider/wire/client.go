@@ -3,8 +3,10 @@
 //
 // Every call has a connection of its own, speaks HTTP/1, follows no redirect, asks no proxy and is bounded in time
 // and memory. So there is no silent resend inside the transport, and a call that wrote nothing is known to have done
-// nothing. Providers use a library to build requests at most: they judge from the [Record], never from a library's
-// error and never from the text of one.
+// nothing. Where an address came from outside the file, a [Guard] keeps the call away from what is not public.
+//
+// Providers use a library to build requests at most: they judge from the [Record], never from a library's error and
+// never from the text of one.
 package wire
 
 import (
