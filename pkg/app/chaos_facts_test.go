@@ -171,7 +171,7 @@ func (f *chaosFacts) checkHistory(blame func(string, ...any)) {
 				blame("an attempt was left open:\n%s", f.explain(id))
 			case a.ClosedBy == "takeover" && a.Outcome != "unknown":
 				blame("a takeover closed an attempt as %s:\n%s", a.Outcome, f.explain(id))
-			case a.LateSaid != "" && a.ClosedBy != "takeover":
+			case a.LateSaid != "" && a.ClosedBy != "takeover" && a.ClosedBy != "reconcile":
 				blame("late evidence on an attempt whose worker kept its lease:\n%s", f.explain(id))
 			}
 			if i == 0 {

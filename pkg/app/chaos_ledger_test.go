@@ -168,7 +168,7 @@ func checkCalls(f *chaosFacts, calls []chaosCall, blame func(string, ...any)) (d
 					effective = append(effective, a.Started)
 				}
 			}
-			if a.Outcome == "unknown" {
+			if a.Outcome == "unknown" || a.ClosedBy == "reconcile" {
 				doubtful = append(doubtful, a.Started)
 			}
 		}

@@ -23,7 +23,7 @@ create trigger chaos_note after insert or update or delete on delivery for each 
 create table chaos_rewrite (id uuid, was jsonb, became jsonb);
 create function chaos_guard() returns trigger language plpgsql as $$
 begin
-  if tg_op = 'DELETE' or old.outcome is not null and
+  if tg_op = 'DELETE' or old.outcome is not null and not (old.outcome = 'unknown' and new.outcome = 'sent' and new.closed_by = 'reconcile') and
     (old.outcome, old.evidence, old.closed_by, old.finished_at, old.reason, old.error, old.reference, old.lease_token, old.effect_key, old.address) is distinct from
     (new.outcome, new.evidence, new.closed_by, new.finished_at, new.reason, new.error, new.reference, new.lease_token, new.effect_key, new.address) then
     insert into chaos_rewrite values (old.id, to_jsonb(old), to_jsonb(new));
@@ -138,11 +138,11 @@ func (c *chaosFence) see(w chaosWrite) {
 		c.claim(w)
 	case closed && is.Token == was.Token:
 		// The claim's second statement: what a lost lease left open.
-		if a := c.facts.attempts[was.Open]; !holder || a.ClosedBy != "takeover" || a.Token == was.Token {
+		if a := c.facts.attempts[was.Open]; !holder || a.ClosedBy != "takeover" && a.ClosedBy != "reconcile" || a.Token == was.Token {
 			c.wrong(w, "an open attempt was closed under a living lease and not by a takeover")
 		}
 	case closed:
-		if a := c.facts.attempts[was.Open]; !holder || a.Token != was.Token || a.Worker != was.Worker || a.ClosedBy != "worker" && a.ClosedBy != "shutdown" {
+		if a := c.facts.attempts[was.Open]; !holder || a.Token != was.Token || a.Worker != was.Worker || a.ClosedBy != "worker" && a.ClosedBy != "shutdown" && a.ClosedBy != "reconcile" {
 			c.wrong(w, "an attempt's result was not written by its own lease")
 		}
 	case opened:

@@ -74,9 +74,6 @@ func Doctor(ctx context.Context, o DoctorOptions) (Diagnosis, error) {
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
-	if o.make == nil {
-		o.make = makeProvider
-	}
 	if o.now == nil {
 		o.now = time.Now
 	}
@@ -87,6 +84,9 @@ func Doctor(ctx context.Context, o DoctorOptions) (Diagnosis, error) {
 	}
 	if err != nil {
 		return Diagnosis{}, err
+	}
+	if o.make == nil {
+		o.make = func(n config.Notifier, secrets *redact.Set) (provider.Provider, error) { return makeProvider(f, n, secrets) }
 	}
 	d := &doctor{DoctorOptions: o, file: f, secrets: secrets}
 	parts := []func(context.Context) []Check{d.aboutFile, d.aboutPublicURL, d.aboutDatabase, d.aboutNotifiers}

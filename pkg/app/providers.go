@@ -16,7 +16,7 @@ import (
 func makeProviders(f *config.File, secrets *redact.Set) (map[string]provider.Provider, error) {
 	all := make(map[string]provider.Provider, len(f.Notifiers))
 	for name, n := range f.Notifiers {
-		p, err := makeProvider(n, secrets)
+		p, err := makeProvider(f, n, secrets)
 		if err != nil {
 			return nil, fmt.Errorf("notifier %s: %w", name, err)
 		}
@@ -25,14 +25,14 @@ func makeProviders(f *config.File, secrets *redact.Set) (map[string]provider.Pro
 	return all, nil
 }
 
-func makeProvider(n config.Notifier, secrets *redact.Set) (provider.Provider, error) {
+func makeProvider(f *config.File, n config.Notifier, secrets *redact.Set) (provider.Provider, error) {
 	switch n.Type {
 	case "slack":
-		return slack.New(n, secrets)
+		return slack.New(n, secrets, f.Server.AllowPrivate...)
 	case "telegram":
 		return telegram.New(n, secrets)
 	case "webhook":
-		return webhook.New(n, secrets)
+		return webhook.New(n, secrets, f.Server.AllowPrivate...)
 	case "log":
 		return logfile.New(n, secrets)
 	}

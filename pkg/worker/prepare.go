@@ -200,8 +200,8 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 	case delivery.OpEdit:
 		j.call.Reference, j.attempt.Address = j.Reference, place(j.Reference)
 	case delivery.OpReply:
-		j.call.Reference = w.movedReference(account, parent.Reference)
-		j.attempt.Address = place(j.call.Reference)
+		// A chat that moved has other message numbers: the provider sees that the address is not the reference's.
+		j.call.Reference, j.attempt.Address = parent.Reference, w.rests.to(account, place(parent.Reference))
 	default:
 		person, err := plan.Resolve(f, accounts, j.Notifier, j.Target, j.Now)
 		first, whose := w.owner(f, accounts, j.Notifier, v.Address)

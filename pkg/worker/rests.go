@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -349,15 +348,4 @@ func (w *Worker) askSafely(ctx context.Context, prober provider.Prober, p store.
 		}
 	}()
 	return prober.Probe(ctx, p.Code)
-}
-
-// movedReference is a reference into a chat that has another id by now.
-func (w *Worker) movedReference(account string, ref delivery.Reference) delivery.Reference {
-	if ref.ChatID == 0 {
-		return ref
-	}
-	if id, err := strconv.ParseInt(w.rests.to(account, strconv.FormatInt(ref.ChatID, 10)), 10, 64); err == nil {
-		ref.ChatID = id
-	}
-	return ref
 }

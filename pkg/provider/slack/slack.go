@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type Provider struct {
 	apiHost  string   // without its port
 	hook     string   // incoming webhook; empty: Web API
 	client   *wire.Client
+	guard    wire.Guard // of response_urls
 	clean    wire.Redactor
 	notifier config.Notifier
 
@@ -58,7 +60,7 @@ var (
 
 // New makes a provider of a notifier with a token or a webhook URL. red may be nil; the notifier's own secrets are
 // taken out of every result in any case.
-func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
+func New(n config.Notifier, red wire.Redactor, allow ...netip.Prefix) (*Provider, error) {
 	if n.Token == "" && n.WebhookURL == "" {
 		return nil, fmt.Errorf("notifier %s: slack needs token or webhook_url", n.Name)
 	}
@@ -91,6 +93,7 @@ func New(n config.Notifier, red wire.Redactor) (*Provider, error) {
 		}
 	}
 	p.clean = wire.Hide(red, secrets...)
+	p.guard = wire.Guard{Allow: allow}
 	p.client = wire.New(wire.Options{Provider: "slack", Timeout: n.Timeout, Redact: p.clean})
 	return p, nil
 }
@@ -242,7 +245,11 @@ func (p *Provider) Whisper(ctx context.Context, to, text string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
 	defer cancel()
-	rec := p.client.Do(jsonPost(ctx, u, body))
+	client := p.client
+	if u.Hostname() != p.apiHost {
+		client = client.Guarded(p.guard) // the address comes from outside the file
+	}
+	rec := client.Do(jsonPost(ctx, u, body))
 	if rec.Err != nil {
 		return fmt.Errorf("slack: the private answer did not go out: %s", rec.Text(rec.Err.Error()))
 	}

@@ -299,6 +299,20 @@ func TestLink(t *testing.T) {
 	}
 }
 
+func TestPrivateAnswersReachPublicAddressesOnly(t *testing.T) {
+	t.Parallel()
+	asked := false
+	inner := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	t.Cleanup(inner.Close)
+	p, err := New(config.Notifier{Name: "ops", Token: token, APIURL: "https://slack.com/api/", Timeout: 2 * time.Second}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Whisper(t.Context(), inner.URL+"/actions/1", "hello"); err == nil || asked || !strings.Contains(err.Error(), "allow_private") && !strings.Contains(err.Error(), "private") {
+		t.Errorf("asked %t: %v", asked, err)
+	}
+}
+
 func TestWhisper(t *testing.T) {
 	t.Parallel()
 	base, got := serve(t, 200, nil, "ok")
