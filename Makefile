@@ -7,6 +7,8 @@ SQLC_VERSION     := v1.31.1
 TEST_PACKAGES ?= 2
 TEST_TIMEOUT  ?= 12m
 FUZZ_TIME     ?= 30s
+# Where the random tests begin: the same run every time. `make fuzz` looks further, from a new place each time.
+SEED          ?= 1
 CHAOS         ?= 10m
 
 BIN := $(CURDIR)/bin
@@ -48,7 +50,13 @@ lint: need-go ## Run the linter (the first time it is built, about 90 s)
 
 # vet has run by then.
 unit: need-go need-gcc pgrun
-	CGO_ENABLED=1 $(PGRUN) -- $(GO) test -race -vet=off -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT) ./...
+	@properties="$$(grep -rl --include='*_test.go' pgregory.net/rapid pkg | xargs -n 1 dirname | sort -u | sed 's|^|./|')"; \
+	others="$$($(GO) list -f '{{.Dir}}' ./... | sed "s|^$(CURDIR)|.|" | grep -vxF "$$properties")"; \
+	run='$(GO) test -race -vet=off -p $(TEST_PACKAGES) -timeout $(TEST_TIMEOUT)'; \
+	export CGO_ENABLED=1; failed=0; \
+	echo "$$run (properties) -rapid.seed=$(SEED)"; $(PGRUN) -- $$run $$properties -rapid.seed=$(SEED) || failed=1; \
+	echo "$$run (the other packages)"; $(PGRUN) -- $$run $$others || failed=1; \
+	exit $$failed
 
 generate: need-go need-gcc ## Generate pkg/store/internal/query from sql/ with sqlc
 	@mkdir -p $(BIN)
@@ -57,7 +65,8 @@ generate: need-go need-gcc ## Generate pkg/store/internal/query from sql/ with s
 	rm -f pkg/store/internal/query/*.go
 	cd sql && $(BIN)/sqlc generate
 
-fuzz: need-go pgrun ## Run every fuzz test for FUZZ_TIME (30s)
+fuzz: need-go pgrun ## Run every fuzz test for FUZZ_TIME (30s), and the random ones from a new place
+	@$(PGRUN) -- $(GO) test -rapid.checks=1000 -timeout 30m $$(grep -rl --include='*_test.go' pgregory.net/rapid pkg | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' pkg | while read -r f; do \
 		grep -oE '^func Fuzz[A-Za-z0-9_]+' "$$f" | while read -r _ name; do \
 			echo "$$(dirname "$$f") $$name"; \
