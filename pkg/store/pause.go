@@ -40,8 +40,13 @@ type Pause struct {
 }
 
 // Pauses reads all that rest now, with the database's clock.
-func (s *Store) Pauses(ctx context.Context) ([]Pause, error) {
-	rows, err := s.w.Pauses(ctx)
+func (s *Store) Pauses(ctx context.Context) ([]Pause, error) { return readPauses(ctx, s.q) }
+
+// WorkPauses is Pauses for the worker, on its own connections.
+func (s *Store) WorkPauses(ctx context.Context) ([]Pause, error) { return readPauses(ctx, s.w) }
+
+func readPauses(ctx context.Context, q *query.Queries) ([]Pause, error) {
+	rows, err := q.Pauses(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (r *rests) to(account, address string) string {
 
 // readRests learns what rests now, on whichever replica it was found.
 func (w *Worker) readRests(ctx context.Context) error {
-	pauses, err := w.o.Store.Pauses(ctx)
+	pauses, err := w.o.Store.WorkPauses(ctx)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,9 @@ func (w *Worker) noteRests(ctx context.Context, batch []*job) error {
 		changed = true
 	}
 	if changed {
-		return w.readRests(ctx)
+		if err := w.readRests(ctx); err != nil { // begin asks the database: the result need not wait for it
+			w.o.Log.Warn("pauses were not read", zap.Error(err))
+		}
 	}
 	return nil
 }
