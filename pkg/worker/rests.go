@@ -205,6 +205,11 @@ func (w *Worker) noteRests(ctx context.Context, batch []*job) error {
 			Key: j.attempt.Queue, Scope: store.ScopeDestination, Account: j.notifier.Account(), Notifier: j.Notifier, Destination: j.attempt.Address,
 			Reason: r.Reason, Code: r.Code, Sentence: r.Sentence,
 		}
+		if r.Fault != delivery.FaultAccount {
+			if err := w.tried(ctx, j); err != nil {
+				return err
+			}
+		}
 		var err error
 		switch {
 		case r.Evidence == delivery.NotCalled:
@@ -222,9 +227,6 @@ func (w *Worker) noteRests(ctx context.Context, batch []*job) error {
 			p.Reason, p.Sentence = "rate_limited", "The provider is not well and has asked for rest."
 			err = w.o.Store.Rest(ctx, p, r.RetryAfter)
 		default:
-			if err = w.tried(ctx, j); err != nil {
-				return err
-			}
 			continue
 		}
 		if err != nil {

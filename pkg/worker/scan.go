@@ -18,6 +18,7 @@ const (
 	scanMost   = 45 * time.Second // bound of one look-up
 	scanMargin = 5 * time.Second  // a look-up ends so long before its lease, or by three quarters of a short one
 	scanRound  = 10 * time.Minute // look-ups begin at a full span of it, so that one serves all in doubt at a place
+	blindFor   = 5 * time.Minute  // how long a notifier that may not look is not asked to: what was mended is noticed then
 	scansMost  = 1000             // places remembered; beyond it, the memory starts anew
 )
 
@@ -51,9 +52,13 @@ func (s *scans) place(key string) *scan {
 	return p
 }
 
-// lookUpAfter is how long after its beginning an attempt in doubt can be looked up; 0: the provider can't be asked.
-func lookUpAfter(n config.Notifier, p provider.Provider) time.Duration {
+// lookUpAfter is how long after its beginning an attempt in doubt can be looked up; 0: the provider can't be asked, or said
+// a moment ago that it may not be: then nothing need wait for it.
+func (w *Worker) lookUpAfter(n config.Notifier, p provider.Provider) time.Duration {
 	if _, ok := p.(provider.Scanner); !ok || n.WebhookURL != "" {
+		return 0
+	}
+	if at, blind := w.blind.Load(n.Name); blind && time.Since(at.(time.Time)) < blindFor {
 		return 0
 	}
 	return n.Timeout + delivery.LookGrace
@@ -166,12 +171,16 @@ func (w *Worker) told(j *job, r provider.Scan) {
 		}
 	}
 	switch {
+	case r.Complete:
+		if _, was := w.blind.LoadAndDelete(j.Notifier); was {
+			w.o.Log.Info("posts in doubt can be looked up again through a notifier", zap.String("notifier", j.Notifier))
+		}
 	case r.Blind:
-		if _, said := w.blind.LoadOrStore(j.Notifier+" "+r.Code, true); !said {
+		if _, said := w.blind.Swap(j.Notifier, time.Now()); !said {
 			w.o.Log.Warn("posts in doubt can't be looked up through a notifier: they follow the policy, which can make a second message", zap.String("notifier", j.Notifier),
 				zap.String("code", r.Code), zap.String("sentence", r.Sentence), zap.String("error", r.Error))
 		}
-	case !r.Complete:
+	default:
 		w.o.Log.Info("a look-up was not complete", zap.String("notifier", j.Notifier), zap.String("delivery", j.ID.String()), zap.String("code", r.Code), zap.String("error", r.Error))
 	}
 }

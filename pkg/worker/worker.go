@@ -55,7 +55,7 @@ type Worker struct {
 	links  *linkCache
 	rests  *rests
 	scans  *scans
-	blind  sync.Map // notifier and code of look-ups that are not possible, as they were said
+	blind  sync.Map // notifier -> time.Time of the last look-up that a person must make possible
 
 	wake   chan struct{}
 	begins chan *job
