@@ -4,22 +4,34 @@ import "time"
 
 // Incident is alerts with one grouping key, from the first firing to resolved.
 type Incident struct {
-	ID             string     `json:"id"`
-	Key            string     `json:"key"`
-	Source         string     `json:"source" doc:"Where its alerts come from: native, alertmanager, or a source's name."`
-	Topic          string     `json:"topic" doc:"Of its first alert."`
-	Title          string     `json:"title"`
-	State          string     `json:"state" doc:"open, acknowledged, resolved."`
-	Criticality    string     `json:"criticality" doc:"The highest firing one."`
-	Count          int        `json:"count" doc:"Firings received, re-sends included."`
-	Firing         int        `json:"firing" doc:"Alerts that fire now."`
-	Resolved       int        `json:"resolved" doc:"Alerts that are resolved."`
-	OpenedAt       time.Time  `json:"opened_at"`
-	AcknowledgedAt *time.Time `json:"acknowledged_at,omitempty"`
-	AcknowledgedBy string     `json:"acknowledged_by,omitempty"`
-	ResolvedAt     *time.Time `json:"resolved_at,omitempty"`
-	ResolvedBy     string     `json:"resolved_by,omitempty"`
-	Timeline       []Event    `json:"timeline,omitempty" doc:"Only when one incident is asked for: its newest events, in order."`
+	ID             string          `json:"id"`
+	Key            string          `json:"key"`
+	Source         string          `json:"source" doc:"Where its alerts come from: native, alertmanager, or a source's name."`
+	Topic          string          `json:"topic" doc:"Of its first alert."`
+	Title          string          `json:"title"`
+	State          string          `json:"state" doc:"open, acknowledged, resolved."`
+	Criticality    string          `json:"criticality" doc:"The highest firing one."`
+	Count          int             `json:"count" doc:"Firings received, re-sends included."`
+	Firing         int             `json:"firing" doc:"Alerts that fire now."`
+	Resolved       int             `json:"resolved" doc:"Alerts that are resolved."`
+	OpenedAt       time.Time       `json:"opened_at"`
+	AcknowledgedAt *time.Time      `json:"acknowledged_at,omitempty"`
+	AcknowledgedBy string          `json:"acknowledged_by,omitempty"`
+	ResolvedAt     *time.Time      `json:"resolved_at,omitempty"`
+	ResolvedBy     string          `json:"resolved_by,omitempty"`
+	Alerts         []IncidentAlert `json:"alerts,omitempty" doc:"Only when one incident is asked for: those that fire first, newest first, 500 at most."`
+	Timeline       []Event         `json:"timeline,omitempty" doc:"Only when one incident is asked for: its newest events, in order."`
+}
+
+// IncidentAlert is one alert of an incident: what fires or fired with one set of labels.
+type IncidentAlert struct {
+	Status      string            `json:"status" doc:"firing, resolved."`
+	Title       string            `json:"title"`
+	Criticality string            `json:"criticality"`
+	Labels      map[string]string `json:"labels"`
+	StartsAt    time.Time         `json:"starts_at"`
+	EndsAt      *time.Time        `json:"ends_at,omitempty"`
+	Count       int               `json:"count" doc:"Firings received, re-sends included."`
 }
 
 // Event is one line of an incident's timeline.

@@ -64,7 +64,7 @@ func judgeServer(f store.ServerFacts) []Check {
 	case f.Standby:
 		say(bad(aboutDatabase, "writes", "name the primary in database.url, or an address that follows it after a fail-over", "it is a standby: it takes no writes"))
 	case f.ReadOnly:
-		say(bad(aboutDatabase, "writes", "alter role "+f.Role+" reset default_transaction_read_only; look at the database's setting too", "transactions are read-only here (default_transaction_read_only)"))
+		say(bad(aboutDatabase, "writes", "reset default_transaction_read_only of the role "+f.Role+" or of the database, whichever has it set", "transactions are read-only here (default_transaction_read_only)"))
 	}
 	if f.Encoding != "UTF8" {
 		say(bad(aboutDatabase, "encoding", "make the database with encoding 'UTF8'", "it is %s: alerts with other characters would be refused", f.Encoding))

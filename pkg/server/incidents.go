@@ -34,10 +34,35 @@ func (s *Server) listIncidents(ctx context.Context, in *incidentsInput) (*body[a
 	return &body[api.List[api.Incident]]{Body: l}, nil
 }
 
+// maxAlerts bounds the alerts that come with one incident.
+const maxAlerts = 500
+
 func (s *Server) showIncident(ctx context.Context, in *idInput) (*body[api.Incident], error) {
-	inc, err := s.store.ReadIncident(ctx, uuid.MustParse(in.ID))
+	const doing = "showing the incident"
+	id := uuid.MustParse(in.ID)
+	inc, err := s.store.ReadIncident(ctx, id)
 	if err != nil {
-		return nil, s.fail(ctx, "showing the incident", err)
+		return nil, s.fail(ctx, doing, err)
+	}
+	var alerts []store.Alert
+	err = s.store.InTx(ctx, func(tx *store.Tx) (err error) {
+		alerts, err = tx.Alerts(ctx, id, maxAlerts)
+		return err
+	})
+	if err != nil {
+		return nil, s.fail(ctx, doing, err)
+	}
+	inc.Alerts = make([]api.IncidentAlert, len(alerts))
+	for i, a := range alerts {
+		w := api.IncidentAlert{Status: a.Status, Title: a.Title, Criticality: a.Criticality, Labels: a.Labels, StartsAt: a.StartsAt.UTC(), Count: a.Count}
+		if a.EndsAt != nil {
+			at := a.EndsAt.UTC()
+			w.EndsAt = &at
+		}
+		if w.Labels == nil {
+			w.Labels = map[string]string{}
+		}
+		inc.Alerts[i] = w
 	}
 	return &body[api.Incident]{Body: inc}, nil
 }

@@ -1,5 +1,5 @@
 // Package server is tocsin's HTTP surface: the API under /v1, the chats' callbacks, the page on which a chat account
-// is linked, and health. It hands alerts and people's words to pkg/intake and reads through pkg/store; it decides
+// is linked, that of an incident, and health. It hands alerts and people's words to pkg/intake and reads through pkg/store; it decides
 // nothing itself.
 package server
 
@@ -103,6 +103,7 @@ func New(o Options) *Server {
 	s.mux.HandleFunc("POST /slack/interactions", s.slackInteraction)
 	s.mux.HandleFunc("POST /telegram/{notifier}", s.telegramUpdate)
 	s.mux.HandleFunc("GET /link/{code}", s.linkPage)
+	s.mux.HandleFunc("GET /incidents/{id}", s.incidentPage)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
 	s.mux.HandleFunc("/", s.elsewhere)
