@@ -73,6 +73,13 @@ func (s *Store) Turns(ctx context.Context, asks []Ask) (map[uuid.UUID]Turn, erro
 // ahead should look, since there is a turn and he sleeps.
 func decideTurns(asks []Ask, begun map[string][]time.Time, ahead []int, now time.Time) (turns map[uuid.UUID]Turn, used map[string]bool, call []string) {
 	turns, used = make(map[uuid.UUID]Turn, len(asks)), map[string]bool{}
+	for key, times := range begun {
+		for i, t := range times {
+			if t.After(now) { // the clock ran back: what began in the time to come has begun by now, and nobody waits for that time
+				times[i], used[key] = now, true
+			}
+		}
+	}
 	waiting := map[string]int{} // of this batch, by queue
 	for i, a := range asks {
 		at, gap := now, time.Duration(0)
