@@ -190,6 +190,9 @@ func checkCalls(f *chaosFacts, calls []chaosCall, blame func(string, ...any)) (d
 		}
 		if more := len(happened) - len(keys); more > 0 {
 			duplicates += more
+			if d := f.deliveries[cs[0].delivery]; d.Notifier == "ops-slack" {
+				blame("a %s was made again although Slack can be asked for it (lane %s):\n%s", d.Kind, lane, explain())
+			}
 			// The last ones are the repeats; each had a doubt before it.
 			if at := unmatched(doubtful, happened[len(happened)-more:]); at != nil {
 				blame("a duplicate at %s has no attempt in doubt before it (lane %s):\n%s", at.Format("15:04:05.000"), lane, explain())

@@ -86,7 +86,9 @@ func Doctor(ctx context.Context, o DoctorOptions) (Diagnosis, error) {
 		return Diagnosis{}, err
 	}
 	if o.make == nil {
-		o.make = func(n config.Notifier, secrets *redact.Set) (provider.Provider, error) { return makeProvider(f, n, secrets) }
+		o.make = func(n config.Notifier, secrets *redact.Set) (provider.Provider, error) {
+			return makeProvider(f, n, secrets)
+		}
 	}
 	d := &doctor{DoctorOptions: o, file: f, secrets: secrets}
 	parts := []func(context.Context) []Check{d.aboutFile, d.aboutPublicURL, d.aboutDatabase, d.aboutNotifiers}
