@@ -29,7 +29,7 @@ func (p *Provider) Scan(ctx context.Context, s provider.Search) provider.Scan {
 		return scan
 	}
 	me, res, ok := p.whoAmI(ctx)
-	if !ok {
+	if !ok && (res.Fault == delivery.FaultAccount || res.RetryAfter > 0) {
 		return stopped(scan, res)
 	}
 	if s.Operation == delivery.OpReply {
@@ -208,7 +208,12 @@ func (m posted) blockKey() string {
 	return ""
 }
 
-// wrote says that a message is this bot's own. Metadata is open to every app of the workspace, and anyone could copy it.
+// wrote says that a message is this bot's own. Metadata is open to every app of the workspace, and anyone could copy it. Where
+// Slack says neither who we are nor who wrote it, the mark is enough: who could copy it has seen the original, which is there
+// too and came first.
 func (me identity) wrote(m posted) bool {
+	if me.botID == "" && me.userID == "" || m.botID == "" && m.user == "" {
+		return true
+	}
 	return me.botID != "" && m.botID == me.botID || me.userID != "" && m.user == me.userID
 }
