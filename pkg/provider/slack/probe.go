@@ -15,7 +15,10 @@ func (p *Provider) Probe(ctx context.Context, code string) delivery.Result {
 		return delivery.Result{Outcome: delivery.OutcomeUnknown, Evidence: delivery.NotCalled, Reason: "slack:no_token"}
 	}
 	_, rec, res, ok := p.authTest(ctx)
-	if !ok {
+	switch {
+	case !ok && res.Code == "unknown_method": // a server that only speaks like Slack
+		return rec.Doubt("not_proven", "the server does not know auth.test")
+	case !ok:
 		return res
 	}
 	r, listed := classify(opPost, code)

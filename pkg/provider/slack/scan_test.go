@@ -328,6 +328,9 @@ func TestProbe(t *testing.T) {
 		{"a code that nobody knows", "brand_new_code", nil, delivery.OutcomeUnknown, "", ""},
 		{"no code", "", nil, delivery.OutcomeUnknown, "", ""},
 		{"Slack is unwell", "token_revoked", func(s *slacktest.Server) { s.MustFault(chattest.Fault{Kind: chattest.Error}) }, delivery.OutcomeUnknown, "", ""},
+		{"a server without auth.test", "token_revoked", func(s *slacktest.Server) {
+			s.MustFault(chattest.Fault{Kind: chattest.Code, Code: "unknown_method"})
+		}, delivery.OutcomeUnknown, "", ""},
 		{"limited", "token_revoked", func(s *slacktest.Server) { s.MustFault(chattest.Fault{Kind: chattest.Limited}) }, delivery.OutcomeFailed, delivery.FaultThrottled, ""},
 		{"Slack does not say which scopes", "missing_scope", func(s *slacktest.Server) {
 			s.MustFault(chattest.Fault{Kind: chattest.Answer, Body: `{"ok":true,"user_id":"U1","bot_id":"B1"}`})
