@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +55,7 @@ func (p *program) incidentsListCommand() *cobra.Command {
 func (p *program) incidentsShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one incident with its timeline and deliveries",
+		Short: "Show one incident with its alerts, timeline and deliveries",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(cmd *cobra.Command, args []string) error {
 			c, err := p.remote()
@@ -67,6 +70,12 @@ func (p *program) incidentsShowCommand() *cobra.Command {
 				return p.printJSON(inc)
 			}
 			p.printIncident(inc)
+			alerts := make([][]cell, len(inc.Alerts))
+			for i, a := range inc.Alerts {
+				alerts[i] = []cell{plain(when(a.StartsAt)), state(a.Status), plain(oneLine(a.Title, 70)), plain(oneLine(labels(a.Labels), 100)), plain(strconv.Itoa(a.Count))}
+			}
+			p.line()
+			p.table([]string{"BEGAN", "ALERT", "TITLE", "LABELS", "COUNT"}, alerts)
 			events := make([][]cell, len(inc.Timeline))
 			for i, e := range inc.Timeline {
 				events[i] = []cell{plain(when(e.At)), plain(e.Actor), plain(e.Type), plain(oneLine(e.Text, 100))}
@@ -123,6 +132,15 @@ func (p *program) printIncident(inc api.Incident) {
 		plain("acknowledged"), plain(byWhom(whenever(inc.AcknowledgedAt), inc.AcknowledgedBy)),
 		plain("resolved"), plain(byWhom(whenever(inc.ResolvedAt), inc.ResolvedBy)),
 	)
+}
+
+// labels writes labels on one line.
+func labels(all map[string]string) string {
+	out := make([]string, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, name+"="+all[name])
+	}
+	return strings.Join(out, ", ")
 }
 
 func byWhom(at, by string) string {

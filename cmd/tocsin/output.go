@@ -39,7 +39,7 @@ const (
 // stateColours is the colour of each state of incidents, deliveries and outcomes of attempts. A person's word and the
 // provider's differ here as everywhere.
 var stateColours = map[string]int{
-	"open": red, "acknowledged": yellow, "resolved": green,
+	"open": red, "acknowledged": yellow, "resolved": green, "firing": red,
 	"pending": yellow, "sent": green, "assumed": blue,
 	"rejected": red, "unreachable": red, "held": red, "exhausted": red, "expired": red,
 	"failed": red, "unknown": yellow,
@@ -96,7 +96,11 @@ func (p *program) facts(pairs ...cell) {
 	var rows [][]cell
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1].text != "" {
-			rows = append(rows, []cell{{text: pairs[i].text, colour: bold}, pairs[i+1]})
+			name := pairs[i].text
+			if name == "" {
+				name = " " // it goes on from the line above; a table shows nothing as a dash
+			}
+			rows = append(rows, []cell{{text: name, colour: bold}, pairs[i+1]})
 		}
 	}
 	p.table(nil, rows)

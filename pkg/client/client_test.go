@@ -36,6 +36,8 @@ func TestRequestsAreAsTheServerWantsThem(t *testing.T) {
 		second(c.Deliveries(t.Context(), Query{State: "dead", Incident: "i", Limit: 5})),
 		second(c.Incident(t.Context(), "../tokens")),
 		second(c.OnCall(t.Context(), "a b", at)),
+		second(c.Notifiers(t.Context())),
+		second(c.TestNotifier(t.Context(), "a/b", api.Trial{To: "user:ana"})),
 		c.RevokeToken(t.Context(), "x/y"),
 	} {
 		if err != nil {
@@ -47,6 +49,8 @@ func TestRequestsAreAsTheServerWantsThem(t *testing.T) {
 		"GET /v1/deliveries?incident=i&limit=5&state=dead Bearer the-token ",
 		"GET /v1/incidents/..%2Ftokens Bearer the-token ",
 		"GET /v1/oncall?at=2026-01-05T09%3A00%3A00%2B01%3A00&schedule=a+b Bearer the-token ",
+		"GET /v1/notifiers Bearer the-token ",
+		"POST /v1/notifiers/a%2Fb/test Bearer the-token ",
 		"DELETE /v1/tokens/x%2Fy Bearer the-token ",
 	}
 	if got := strings.Join(seen, "\n"); got != strings.Join(want, "\n") {
