@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -114,15 +115,23 @@ func (s *site) explain(conn *pgxpool.Conn, p prepared, how string, args ...strin
 }
 
 // large are the tables that grow without bound.
-var large = regexp.MustCompile(`^(delivery|attempt.*|incident|alert|timeline|content)$`)
+var large = regexp.MustCompile(`^(delivery|attempt.*|incident|alert|timeline|content|pace)$`)
+
+// small are those with a row a thing in trouble.
+var small = regexp.MustCompile(`^(pause|moved_chat)$`)
+
+// sorting are the statements that sort: the few attempts of one delivery; what waits for one account, once in a while.
+var sorting = regexp.MustCompile(`^(Reconciled|OldestWaiting)\b`)
 
 // onIndexes fails where a plan reads a large table otherwise than by the condition of an index, or sorts or hashes.
 func (s *site) onIndexes(name string, plan node) {
 	s.t.Helper()
 	plan.walk(func(n node) {
 		switch {
+		case strings.HasSuffix(n.Type, "Sort") && sorting.MatchString(name):
 		case n.Type == "Sort" || n.Type == "Incremental Sort" || strings.HasPrefix(n.Type, "Hash") || strings.HasPrefix(n.Type, "Merge Join"):
 			s.t.Errorf("%s: its plan has a %s", name, n.Type)
+		case n.Type == "Seq Scan" && small.MatchString(n.Relation):
 		case strings.HasSuffix(n.Type, "Seq Scan") || strings.HasPrefix(n.Type, "Bitmap"):
 			s.t.Errorf("%s: a %s of %s", name, n.Type, n.Relation)
 		case large.MatchString(n.Relation) && strings.HasPrefix(n.Type, "Index") && n.Cond == "":
@@ -219,8 +228,9 @@ func TestWorkerStatementsKeepToTheirIndexes(t *testing.T) {
 	s.exec("vacuum analyze")
 	s.everyStatement()
 	conn := s.workConn()
-	want := []string{"AddLostAttempt", "Apply", "Begin", "CardsOfIncidents", "Claim", "CloseTakenOver", "Contents", "DeliveriesByID", "EarliestDue",
-		"Finish", "IncidentStates", "LateEvidence", "LateSent", "LockDeliveriesByID", "TimelineOf", "UnparkPages", "UnparkThreads"}
+	want := []string{"AddLostAttempt", "AheadInQueue", "Apply", "Begin", "BringForwardWaiting", "CallNext", "CardsOfIncidents", "Claim", "ClockTimestamp", "CloseBreaker",
+		"CloseTakenOver", "Contents", "DeliveriesByID", "EarliestDue", "Finish", "IncidentStates", "LateEvidence", "LateSent", "LockDeliveriesByID", "LockPace", "MoveChat", "MovedChats",
+		"OldestWaiting", "OpenBreaker", "Pauses", "Reconciled", "Rest", "SavePace", "SetTrial", "TakeProbes", "TimelineOf", "UnparkPages", "UnparkThreads"}
 	all := s.statements(conn)
 	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
 		t.Errorf("the worker's connection has prepared\n%v, not\n%v", got, want)
@@ -268,4 +278,32 @@ func (s *site) everyStatement() {
 	must(err)
 	_, err = s.EarliestDue(ctx, []string{ops})
 	must(err)
+
+	sleeper := s.add(inc, delivery.Notice)
+	s.queued(s.take(alpha), room, time.Minute)
+	s.turns(ask(someone(delivery.Bulk, time.Now().Add(time.Hour)), room, onceASecond), ask(someone(delivery.Bulk, time.Now()), "free", onceASecond))
+	s.exec("update delivery set reason = 'account:token_revoked', next_at = clock_timestamp() + interval '1 minute' where id = $1", sleeper)
+	must(s.Rest(ctx, store.Pause{Key: room, Scope: store.ScopeDestination}, time.Minute))
+	_, err = s.OpenBreaker(ctx, store.Pause{Key: "b"}, 0)
+	must(err)
+	_, err = s.TakeProbes(ctx, []string{"b"})
+	must(err)
+	_, err = s.Try(ctx, "b", []string{ops})
+	must(err)
+	_, _, err = s.CloseBreaker(ctx, "b", []string{ops})
+	must(err)
+	_, err = s.WorkPauses(ctx)
+	must(err)
+	must(s.MoveChat(ctx, store.MovedChat{Account: "a", Address: "-1", MovedTo: "-2"}))
+	_, err = s.MovedChats(ctx)
+	must(err)
+	s.exec("delete from delivery where id = $1", sleeper)
+	found := s.started(inc, delivery.Card)
+	s.finish(alpha, found, unknown)
+	s.exec("update delivery set next_at = clock_timestamp() where id = $1", found.Delivery.ID)
+	c := s.take(alpha)
+	ok, err := s.Adopt(ctx, c.Looked(c.Now, delivery.Look{Found: made}), c.Doubt.Key, made)
+	if must(err); !ok {
+		s.t.Fatal("not adopted")
+	}
 }

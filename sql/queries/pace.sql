@@ -22,12 +22,13 @@ from (select unnest(@ns::int[]) as n, unnest(@queues::text[]) as queue, unnest(@
   unnest(@ids::uuid[]) as id) a;
 
 -- name: CallNext :execrows
--- The first of each queue is due now: somebody behind it has seen that there is a turn.
+-- The first of each queue is due now: somebody behind it has seen that there is a turn. What is asked of the row again is
+-- wrapped, so that no index but the key's is a way to it.
 update delivery set next_at = clock_timestamp(), version = version + 1
 where id = any(array(
     select (select d.id from delivery d where d.queue = q.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds' order by d.priority, d.created_at, d.id limit 1)
     from unnest(@queues::text[]) as q(queue)))
-  and lease_token is null and queue is not null and next_at > clock_timestamp();
+  and lease_token is null and coalesce(queue, '') <> '' and coalesce(next_at, '-infinity') > clock_timestamp();
 
 -- name: PurgePace :execrows
 delete from pace where begun[cardinality(begun)] < clock_timestamp() - interval '1 day' or cardinality(begun) = 0;

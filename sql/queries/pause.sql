@@ -45,15 +45,19 @@ order by priority, created_at, id limit 1;
 update pause set trial = @trial where key = @key and scope = 'account';
 
 -- name: BringForwardWaiting :many
--- Deliveries that wait for an account, now that it is well.
+-- Deliveries that wait for an account, now that it is well. They are found by what is due, and locked by their keys in
+-- order: one step for both would walk the whole of the primary key, since the worker's connections avoid sorts. What is
+-- asked of the row again is wrapped, so that no index but the key's is a way to it.
 with waiting as materialized (
   select d.id from delivery d
   where d.notifier = any(@notifiers::text[]) and d.next_at > now() and d.lease_token is null and d.reason like 'account:%'
     and (sqlc.narg(trial)::uuid is null or d.id = sqlc.narg(trial))
-  order by d.id for update
+), locked as materialized (
+  select d.id from delivery d where d.id = any(array(select waiting.id from waiting)) order by d.id for update
 )
 update delivery d set next_at = clock_timestamp(), version = d.version + 1
-where d.id = any(array(select waiting.id from waiting)) and d.lease_token is null and d.next_at > clock_timestamp()
+where d.id = any(array(select locked.id from locked)) and d.lease_token is null and d.reason like 'account:%'
+  and coalesce(d.next_at, '-infinity') > clock_timestamp()
 returning d.id;
 
 -- name: LiftPause :execrows

@@ -71,10 +71,11 @@ update delivery set next_at = clock_timestamp(), version = version + 1
 where id = any(array(
     select (select d.id from delivery d where d.queue = q.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds' order by d.priority, d.created_at, d.id limit 1)
     from unnest($1::text[]) as q(queue)))
-  and lease_token is null and queue is not null and next_at > clock_timestamp()
+  and lease_token is null and coalesce(queue, '') <> '' and coalesce(next_at, '-infinity') > clock_timestamp()
 `
 
-// The first of each queue is due now: somebody behind it has seen that there is a turn.
+// The first of each queue is due now: somebody behind it has seen that there is a turn. What is asked of the row again is
+// wrapped, so that no index but the key's is a way to it.
 func (q *Queries) CallNext(ctx context.Context, queues []string) (int64, error) {
 	result, err := q.db.Exec(ctx, callNext, queues)
 	if err != nil {

@@ -37,14 +37,18 @@ with waiting as materialized (
   select d.id from delivery d
   where d.notifier = any($1::text[]) and d.next_at > now() and d.lease_token is null and d.reason like 'account:%'
     and ($2::uuid is null or d.id = $2)
-  order by d.id for update
+), locked as materialized (
+  select d.id from delivery d where d.id = any(array(select waiting.id from waiting)) order by d.id for update
 )
 update delivery d set next_at = clock_timestamp(), version = d.version + 1
-where d.id = any(array(select waiting.id from waiting)) and d.lease_token is null and d.next_at > clock_timestamp()
+where d.id = any(array(select locked.id from locked)) and d.lease_token is null and d.reason like 'account:%'
+  and coalesce(d.next_at, '-infinity') > clock_timestamp()
 returning d.id
 `
 
-// Deliveries that wait for an account, now that it is well.
+// Deliveries that wait for an account, now that it is well. They are found by what is due, and locked by their keys in
+// order: one step for both would walk the whole of the primary key, since the worker's connections avoid sorts. What is
+// asked of the row again is wrapped, so that no index but the key's is a way to it.
 func (q *Queries) BringForwardWaiting(ctx context.Context, notifiers []string, trial *uuid.UUID) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, bringForwardWaiting, notifiers, trial)
 	if err != nil {
