@@ -31,7 +31,7 @@ type scans struct {
 
 type scan struct {
 	mu     sync.Mutex // held while one is made: the others wait for its answer
-	began  time.Time
+	began  time.Time  // by the database's clock, rather too early than too late
 	oldest time.Time
 	result provider.Scan
 }
@@ -122,18 +122,21 @@ func (w *Worker) scan(j *job) (found delivery.Reference, l delivery.Look, result
 		return found, delivery.Look{RetryAfter: p.Left, Sentence: p.Sentence}, "incomplete"
 	}
 	s := j.search()
+	// What fell due by the database's clock is compared with it alone: this machine's may have stood still meanwhile, and an
+	// answer from before the attempt would pass for one from after it.
+	arrived := time.Now()
 	place := w.scans.place(j.notifier.Account() + " " + string(s.Operation) + " " + s.Address + " " + s.Parent.Channel + " " + s.Parent.TS)
 	place.mu.Lock()
 	defer place.mu.Unlock()
-	due := j.asked.Add(-max(j.Now.Sub(j.Due), 0))
-	if place.began.Before(due) || place.oldest.After(s.Oldest) {
+	ahead := place.began.After(j.Now.Add(time.Since(j.asked))) // the database's clock was set back
+	if place.began.Before(j.Due) || ahead || place.oldest.After(s.Oldest) {
 		end := time.Now().Add(scanMost)
 		if last := j.asked.Add(j.lease - min(scanMargin, j.lease/4)); last.Before(end) {
 			end = last
 		}
 		ctx, cancel := context.WithDeadline(w.calls, end)
 		defer cancel()
-		place.began, place.oldest = time.Now(), s.Oldest
+		place.began, place.oldest = j.Now.Add(time.Since(arrived)), s.Oldest
 		place.result = provider.Scan{}
 		if scanner, ok := j.provider.(provider.Scanner); ok {
 			place.result = scanner.Scan(ctx, s)
