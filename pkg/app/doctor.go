@@ -91,14 +91,13 @@ func Doctor(ctx context.Context, o DoctorOptions) (Diagnosis, error) {
 		}
 	}
 	d := &doctor{DoctorOptions: o, file: f, secrets: secrets}
-	parts := []func(context.Context) []Check{d.aboutFile, d.aboutPublicURL, d.aboutDatabase, d.aboutNotifiers}
-	found := make([][]Check, len(parts))
+	var public, database, stored, notifiers []Check
 	var all sync.WaitGroup
-	for i, part := range parts {
-		all.Go(func() { found[i] = part(ctx) })
-	}
+	all.Go(func() { public = d.aboutPublicURL(ctx) })
+	all.Go(func() { database, stored = d.aboutDatabase(ctx) })
+	all.Go(func() { notifiers = d.aboutNotifiers(ctx) })
 	all.Wait()
-	return diagnosis(secrets, slices.Concat(found...)), nil
+	return diagnosis(secrets, slices.Concat(d.aboutFile(), public, database, notifiers, stored)), nil
 }
 
 // diagnosis counts, and takes the secrets out of everything that was found, whoever found it.
@@ -145,7 +144,7 @@ func mistakes(wrong config.Errors) []Check {
 	return all
 }
 
-func (d *doctor) aboutFile(context.Context) []Check {
+func (d *doctor) aboutFile() []Check {
 	f := d.file
 	all := []Check{ok(aboutFile, "contents", "%s is good: %s", d.Path, strings.Join([]string{
 		count(len(f.Users), "user"), count(len(f.Schedules), "schedule"), count(len(f.Notifiers), "notifier"), count(len(f.Routes), "route"),

@@ -19,20 +19,20 @@ const (
 	silentAfter   = time.Minute     // a replica that was not heard of for so long does not count as running
 )
 
-// aboutDatabase examines the database, and then what is stored in it.
-func (d *doctor) aboutDatabase(ctx context.Context) []Check {
+// aboutDatabase examines the database, and then what is stored in it, where that can be read.
+func (d *doctor) aboutDatabase(ctx context.Context) (all, stored []Check) {
 	s, err := d.openToLook(ctx)
 	if err != nil {
-		return []Check{bad(aboutDatabase, "connection", "check database.url, that the server runs, and that this machine may reach it with that user and password", "%s", err)}
+		return []Check{bad(aboutDatabase, "connection", "check database.url, that the server runs, and that this machine may reach it with that user and password", "%s", err)}, nil
 	}
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(ctx, storedTimeout)
 	defer cancel()
 	facts, err := s.ExamineServer(ctx)
 	if err != nil {
-		return []Check{bad(aboutDatabase, "server", "look at the server's log", "%s", err)}
+		return []Check{bad(aboutDatabase, "server", "look at the server's log", "%s", err)}, nil
 	}
-	all := judgeServer(facts)
+	all = judgeServer(facts)
 	schema, good := d.aboutSchema(ctx, s)
 	all = append(all, schema...)
 	all = append(all, d.aboutListening(ctx, s, facts))
@@ -45,10 +45,9 @@ func (d *doctor) aboutDatabase(ctx context.Context) []Check {
 	running := slices.DeleteFunc(slices.Clone(replicas), func(r store.SeenReplica) bool { return r.Silent > silentAfter })
 	all = append(all, judgeConnections(facts.Connections, d.file.Database.MaxConnections+store.WorkerConnections, len(running)))
 	if good {
-		all = append(all, judgeReplicas(replicas, d.file)...)
-		all = append(all, d.aboutStored(ctx, s)...)
+		stored = append(judgeReplicas(replicas, d.file), d.aboutStored(ctx, s)...)
 	}
-	return all
+	return all, stored
 }
 
 // judgeServer says what there is to say of the server itself.
