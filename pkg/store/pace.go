@@ -131,15 +131,13 @@ func savePace(ctx context.Context, q *query.Queries, begun map[string][]time.Tim
 	if len(used) == 0 {
 		return nil
 	}
-	var keys, owners []string
-	var at []time.Time
+	var p query.SavePaceParams
 	for key := range used {
-		keys = append(keys, key)
-		for _, t := range begun[key] {
-			owners, at = append(owners, key), append(at, t)
-		}
+		p.Keys, p.Firsts = append(p.Keys, key), append(p.Firsts, len(p.Begun)+1)
+		p.Begun = append(p.Begun, begun[key]...)
+		p.Lasts = append(p.Lasts, len(p.Begun))
 	}
-	return q.SavePace(ctx, owners, at, keys)
+	return q.SavePace(ctx, p)
 }
 
 // aheadOf counts those that wait before each ask.

@@ -5,9 +5,10 @@
 insert into pace (key) select unnest(@keys::text[]) on conflict (key) do update set begun = pace.begun returning key, begun;
 
 -- name: SavePace :exec
-update pace set begun = (
-  select coalesce(array_agg(b.at order by b.at), '{}') from (select unnest(@begun_keys::text[]) as key, unnest(@begun_at::timestamptz[]) as at) b where b.key = pace.key)
-where key = any(@keys::text[]);
+-- The beginnings of all lie in one array, those of each key from one place to another: a batch has many of them.
+update pace set begun = (@begun::timestamptz[])[v.first:v.last]
+from (select unnest(@keys::text[]) as key, unnest(@firsts::int[]) as first, unnest(@lasts::int[]) as last) v
+where pace.key = any(array[v.key]);
 
 -- name: AheadInQueue :many
 -- How many wait before each in its destination's queue, counted to @most. A leased one has its turn already. One that is due

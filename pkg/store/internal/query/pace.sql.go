@@ -124,12 +124,25 @@ func (q *Queries) PurgePace(ctx context.Context) (int64, error) {
 }
 
 const savePace = `-- name: SavePace :exec
-update pace set begun = (
-  select coalesce(array_agg(b.at order by b.at), '{}') from (select unnest($1::text[]) as key, unnest($2::timestamptz[]) as at) b where b.key = pace.key)
-where key = any($3::text[])
+update pace set begun = ($1::timestamptz[])[v.first:v.last]
+from (select unnest($2::text[]) as key, unnest($3::int[]) as first, unnest($4::int[]) as last) v
+where pace.key = any(array[v.key])
 `
 
-func (q *Queries) SavePace(ctx context.Context, begunKeys []string, begunAt []time.Time, keys []string) error {
-	_, err := q.db.Exec(ctx, savePace, begunKeys, begunAt, keys)
+type SavePaceParams struct {
+	Begun  []time.Time
+	Keys   []string
+	Firsts []int
+	Lasts  []int
+}
+
+// The beginnings of all lie in one array, those of each key from one place to another: a batch has many of them.
+func (q *Queries) SavePace(ctx context.Context, arg SavePaceParams) error {
+	_, err := q.db.Exec(ctx, savePace,
+		arg.Begun,
+		arg.Keys,
+		arg.Firsts,
+		arg.Lasts,
+	)
 	return err
 }
