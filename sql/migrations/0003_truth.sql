@@ -9,9 +9,8 @@ alter table attempt
 alter table delivery
   add column form    text not null default '',
   add column denials smallint not null default 0, -- tries that a webhook refused with 401 or 403
-  add column queue   text,                        -- the destination whose turn it waits for
+  add column queue   text,                        -- the destination whose turn it waits for; may be left on a row that an old replica settled
   add column overdue smallint not null default 0, -- page: 1 kept back longer than its bound, 2 and the escalation went on without it
-  add constraint delivery_queue_waits check (queue is null or next_at is not null),
   add constraint delivery_overdue_page check (overdue = 0 or overdue in (1, 2) and kind = 'page');
 -- Those that wait for one destination, in the order in which they go.
 create index delivery_queue on delivery (queue, priority, created_at, id) where queue is not null;
