@@ -175,6 +175,7 @@ func TestIncidentPageInABrowser(t *testing.T) {
 	says("needs an API token", true)
 	says("Disk", false)
 	do(chromedp.Navigate(w.http.URL + "/incidents/01a22884-97a8-75f8-b925-a7f68764bda3"))
+	says("needs an API token", true)
 	give(fileTokens["eye"])
 	says("there is none with this id", true)
 }
