@@ -41,8 +41,16 @@ func Notice(s Snapshot, o Options) message.Message {
 		More:     more,
 		MoreURL:  o.incident(s.IncidentID),
 		Links:    s.Links,
-		Footer:   o.footer(host(o.PublicURL), "incident "+s.IncidentID),
+		Footer:   o.footer(host(o.PublicURL), incident(s.IncidentID)),
 	}
+}
+
+// incident is the small print that names an incident; empty for what belongs to none.
+func incident(id string) string {
+	if id == "" {
+		return ""
+	}
+	return "incident " + id
 }
 
 // Page is the direct message to a person: what rings, why it rings with them, and where the card is. name is the one who
@@ -88,6 +96,8 @@ func reason(name, target string) string {
 func status(s Snapshot) []string {
 	var lines []string
 	switch s.State {
+	case message.Plain: // no incident's: a test
+		return nil
 	case message.Acknowledged:
 		line := "Acknowledged"
 		if s.AcknowledgedBy != "" {

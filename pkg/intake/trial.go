@@ -118,7 +118,7 @@ func trialTarget(f *config.File, n config.Notifier, to string) (string, error) {
 // trialContent is what a trial shows: a notice for a chat, an event for what takes JSON.
 func trialContent(n config.Notifier, by Actor, at time.Time) (delivery.Kind, []byte, error) {
 	title := fmt.Sprintf("Test of the notifier %s, asked for by %s", n.Name, by.Name)
-	kind, content := delivery.Notice, any(card.Snapshot{Title: title, Text: trialText, State: message.Resolved})
+	kind, content := delivery.Notice, any(card.Snapshot{Title: title, Text: trialText, State: message.Plain})
 	if n.Type == "webhook" || n.Type == "log" {
 		kind, content = delivery.Event, trialEvent{Type: EventTrial, Timestamp: at.UTC(), Data: trialData{Notifier: n.Name, Title: title, Text: trialText}}
 	}

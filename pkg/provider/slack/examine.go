@@ -135,7 +135,6 @@ func (p *Provider) scopes(f *findings, has map[string]bool, told bool) {
 		for _, s := range []struct{ name, why string }{
 			{"im:write", "the conversation with a person cannot be found again, so that a page in doubt cannot be looked up"},
 			{"im:history", "a page in doubt cannot be looked up: it is repeated"},
-			{"users:read.email", "people cannot be found by their e-mail address"},
 		} {
 			if !granted(has, s.name) {
 				f.add(provider.Warn, "scope "+s.name, give(s.name), "it is missing: %s", s.why)

@@ -63,7 +63,7 @@ func levels(t *testing.T, by map[string]provider.Finding, want map[string]provid
 func TestExamineToken(t *testing.T) {
 	t.Parallel()
 	const ok, warn, bad = provider.OK, provider.Warn, provider.Bad
-	all := "chat:write channels:read groups:read channels:history groups:history im:history im:write users:read.email"
+	all := "chat:write channels:read groups:read channels:history groups:history im:history im:write"
 	for _, c := range []struct {
 		name   string
 		set    func(*slacktest.Server)
@@ -94,7 +94,7 @@ func TestExamineToken(t *testing.T) {
 			levels: map[string]provider.Level{"channel C0OUT": warn, "look-ups": warn}},
 		{name: "one person", n: func(n *config.Notifier) { n.Channel = "U0ANA" }, levels: map[string]provider.Level{"channel U0ANA": ok, "look-ups": ok}},
 		{name: "people", n: func(n *config.Notifier) { n.Channel = "" }, set: func(s *slacktest.Server) { s.SetScopes("chat:write") },
-			levels: map[string]provider.Level{"scope im:write": warn, "scope im:history": warn, "scope users:read.email": warn}},
+			levels: map[string]provider.Level{"scope im:write": warn, "scope im:history": warn}},
 		{name: "people, with all rights", n: func(n *config.Notifier) { n.Channel = "" }, e: provider.Examination{Live: true}, levels: map[string]provider.Level{"scopes": ok, "live test": ok},
 			texts: map[string]string{"live test": "not made"}},
 		{name: "a proxy that hides the scopes", set: func(s *slacktest.Server) {
