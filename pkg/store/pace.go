@@ -48,7 +48,7 @@ func (s *Store) Turns(ctx context.Context, asks []Ask) (map[uuid.UUID]Turn, erro
 		if err != nil {
 			return err
 		}
-		ahead, err := aheadOf(ctx, q, asks)
+		ahead, asleep, err := aheadOf(ctx, q, asks)
 		if err != nil {
 			return err
 		}
@@ -56,9 +56,12 @@ func (s *Store) Turns(ctx context.Context, asks []Ask) (map[uuid.UUID]Turn, erro
 		if err != nil {
 			return err
 		}
-		turns, used, call := decideTurns(asks, begun, ahead, now)
+		turns, used, call := decideTurns(asks, begun, ahead, asleep, now)
 		out = turns
 		if err := savePace(ctx, q, begun, used); err != nil {
+			return err
+		}
+		if err := joinQueues(ctx, q, asks, turns); err != nil {
 			return err
 		}
 		if len(call) > 0 {
@@ -71,7 +74,7 @@ func (s *Store) Turns(ctx context.Context, asks []Ask) (map[uuid.UUID]Turn, erro
 
 // decideTurns goes through the asks in their order. used are the buckets that changed, call the queues in which someone
 // ahead should look, since there is a turn and he sleeps.
-func decideTurns(asks []Ask, begun map[string][]time.Time, ahead []int, now time.Time) (turns map[uuid.UUID]Turn, used map[string]bool, call []string) {
+func decideTurns(asks []Ask, begun map[string][]time.Time, ahead, asleep []int, now time.Time) (turns map[uuid.UUID]Turn, used map[string]bool, call []string) {
 	turns, used = make(map[uuid.UUID]Turn, len(asks)), map[string]bool{}
 	for key, times := range begun {
 		for i, t := range times {
@@ -97,7 +100,7 @@ func decideTurns(asks []Ask, begun map[string][]time.Time, ahead []int, now time
 			turns[a.Delivery.ID] = Turn{Now: true}
 			continue
 		}
-		if ahead[i] > 0 && !at.After(now) && !slices.Contains(call, a.Queue) {
+		if asleep[i] > 0 && !at.After(now) && !slices.Contains(call, a.Queue) {
 			call = append(call, a.Queue)
 		}
 		wait := at.Sub(now) + time.Duration(before)*max(gap, time.Millisecond)
@@ -140,8 +143,24 @@ func savePace(ctx context.Context, q *query.Queries, begun map[string][]time.Tim
 	return q.SavePace(ctx, p)
 }
 
-// aheadOf counts those that wait before each ask.
-func aheadOf(ctx context.Context, q *query.Queries, asks []Ask) ([]int, error) {
+// joinQueues lets others see those that wait: without it, one that is younger could go between this answer and the end of
+// their leases.
+func joinQueues(ctx context.Context, q *query.Queries, asks []Ask, turns map[uuid.UUID]Turn) error {
+	var ids, tokens []uuid.UUID
+	var queues []string
+	for _, a := range byID(asks, func(a Ask) uuid.UUID { return a.Delivery.ID }) { // one order of locks for all
+		if !turns[a.Delivery.ID].Now && a.Delivery.Queue != a.Queue {
+			ids, tokens, queues = append(ids, a.Delivery.ID), append(tokens, a.Delivery.Token), append(queues, a.Queue)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return q.JoinQueue(ctx, ids, tokens, queues)
+}
+
+// aheadOf counts those that wait before each ask, and those of them that sleep.
+func aheadOf(ctx context.Context, q *query.Queries, asks []Ask) (ahead, asleep []int, err error) {
 	p := query.AheadInQueueParams{Most: queueMost}
 	for i, a := range asks {
 		p.Ns = append(p.Ns, i)
@@ -151,9 +170,9 @@ func aheadOf(ctx context.Context, q *query.Queries, asks []Ask) ([]int, error) {
 		p.Ids = append(p.Ids, a.Delivery.ID)
 	}
 	rows, err := q.AheadInQueue(ctx, p)
-	out := make([]int, len(asks))
+	ahead, asleep = make([]int, len(asks)), make([]int, len(asks))
 	for _, r := range rows {
-		out[r.N] = r.Ahead
+		ahead[r.N], asleep[r.N] = r.Ahead, r.Asleep
 	}
-	return out, err
+	return ahead, asleep, err
 }

@@ -259,14 +259,20 @@ func TestThoseAheadGoFirst(t *testing.T) {
 	staysFor(t, "without a slot", s.turns(ask(claimed[late].Delivery, room, onceASecond))[0], 3*time.Second)
 	s.unchanged(first, sleeps, "no slot")
 
-	// Those whom a worker has are having their turn.
-	s.exec("update delivery set next_at = clock_timestamp() where queue is not null")
+	// Those whom a worker has just taken are judged, and may be told to wait.
+	s.exec("update delivery set next_at = clock_timestamp() where queue is not null and lease_token is null")
 	s.move(time.Second)
 	if n := len(s.claim(beta)); n != 2 {
 		t.Fatalf("%d claimed", n)
 	}
 	s.unchangedQueue(first, room)
-	goes(t, "the one that came later", s.turns(ask(claimed[late].Delivery, room, onceASecond))[0])
+	staysFor(t, "behind those who are judged", s.turns(ask(claimed[late].Delivery, room, onceASecond))[0], 3*time.Second)
+
+	// After a while they hold up nobody: the replica that has them may be gone.
+	s.unchangedQueue(late, room)
+	s.queued(claimed[late], room, 0)
+	s.move(6 * time.Second)
+	goes(t, "the one that came later", s.turns(ask(s.take(alpha).Delivery, room, onceASecond))[0])
 }
 
 func (s *site) unchangedQueue(id uuid.UUID, want string) {

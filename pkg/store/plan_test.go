@@ -229,7 +229,7 @@ func TestWorkerStatementsKeepToTheirIndexes(t *testing.T) {
 	s.everyStatement()
 	conn := s.workConn()
 	want := []string{"AddLostAttempt", "AheadInQueue", "Apply", "Begin", "BringForwardWaiting", "CallNext", "CardsOfIncidents", "Claim", "ClockTimestamp", "CloseBreaker",
-		"CloseTakenOver", "Contents", "DeliveriesByID", "EarliestDue", "Finish", "IncidentStates", "LateEvidence", "LateSent", "LockDeliveriesByID", "LockPace", "MoveChat", "MovedChats",
+		"CloseTakenOver", "Contents", "DeliveriesByID", "EarliestDue", "Finish", "IncidentStates", "JoinQueue", "LateEvidence", "LateSent", "LockDeliveriesByID", "LockPace", "MoveChat", "MovedChats",
 		"OldestWaiting", "OpenBreaker", "Pauses", "Reconciled", "Rest", "SavePace", "SetTrial", "TakeProbes", "TimelineOf", "UnparkPages", "UnparkThreads"}
 	all := s.statements(conn)
 	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {

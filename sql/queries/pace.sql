@@ -11,16 +11,23 @@ from (select unnest(@keys::text[]) as key, unnest(@firsts::int[]) as first, unne
 where pace.key = any(array[v.key]);
 
 -- name: AheadInQueue :many
--- How many wait before each in its destination's queue, counted to @most. A leased one has its turn already. One that is due
--- and that nobody has taken for a while holds up nobody: its notifier may be unknown to all replicas by now, or hang.
-select a.n::int as n, (
-  select count(*) from (
-    select 1 from delivery d
-    where d.queue = a.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds' and (d.priority, d.created_at, d.id) < (a.priority, a.created_at, a.id)
-    limit @most
-  ) x)::int as ahead
+-- How many wait before each in its destination's queue, counted to @most, and how many of these sleep. One that was claimed
+-- a moment ago counts until its attempt has begun: it may be told to wait. One that is due, or claimed, and not begun for a
+-- while holds up nobody: its notifier may be unknown to all replicas by now, or hang, or its replica is gone. Those of @ids
+-- are judged together.
+select a.n::int as n, x.ahead::int as ahead, x.asleep::int as asleep
 from (select unnest(@ns::int[]) as n, unnest(@queues::text[]) as queue, unnest(@priorities::int[]) as priority, unnest(@created::timestamptz[]) as created_at,
-  unnest(@ids::uuid[]) as id) a;
+  unnest(@ids::uuid[]) as id) a
+cross join lateral (
+  select count(*) as ahead, count(*) filter (where w.lease_token is null) as asleep from (
+    select d.lease_token from delivery d
+    where d.queue = a.queue and (d.priority, d.created_at, d.id) < (a.priority, a.created_at, a.id) and d.id <> all(@ids)
+      and case when d.lease_token is null then d.next_at > clock_timestamp() - interval '5 seconds'
+        -- all replicas grant leases of one length: the later it ends, the later it was granted
+        else d.lease_until > (select me.lease_until from delivery me where me.id = any(array[a.id])) - interval '5 seconds' end
+    limit @most
+  ) w
+) x;
 
 -- name: CallNext :execrows
 -- The first of each queue is due now: somebody behind it has seen that there is a turn. What is asked of the row again is
@@ -30,6 +37,15 @@ where id = any(array(
     select (select d.id from delivery d where d.queue = q.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds' order by d.priority, d.created_at, d.id limit 1)
     from unnest(@queues::text[]) as q(queue)))
   and lease_token is null and coalesce(queue, '') <> '' and coalesce(next_at, '-infinity') > clock_timestamp();
+
+-- name: JoinQueue :exec
+-- Those that are told to wait are seen in their queue from this moment on, not only when their leases end. It is their owner's
+-- write, and fenced by their tokens.
+with locked as materialized (
+  select d.ctid as tid, u.queue from (select unnest(@ids::uuid[]) as id, unnest(@tokens::uuid[]) as token, unnest(@queues::text[]) as queue) u
+  join delivery d on d.id = any(array[u.id]) where d.lease_token = u.token for update of d
+)
+update delivery d set queue = locked.queue from locked where d.ctid = locked.tid;
 
 -- name: PurgePace :execrows
 delete from pace where begun[cardinality(begun)] < clock_timestamp() - interval '1 day' or cardinality(begun) = 0;

@@ -13,40 +13,48 @@ import (
 )
 
 const aheadInQueue = `-- name: AheadInQueue :many
-select a.n::int as n, (
-  select count(*) from (
-    select 1 from delivery d
-    where d.queue = a.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds' and (d.priority, d.created_at, d.id) < (a.priority, a.created_at, a.id)
-    limit $1
-  ) x)::int as ahead
-from (select unnest($2::int[]) as n, unnest($3::text[]) as queue, unnest($4::int[]) as priority, unnest($5::timestamptz[]) as created_at,
-  unnest($6::uuid[]) as id) a
+select a.n::int as n, x.ahead::int as ahead, x.asleep::int as asleep
+from (select unnest($1::int[]) as n, unnest($2::text[]) as queue, unnest($3::int[]) as priority, unnest($4::timestamptz[]) as created_at,
+  unnest($5::uuid[]) as id) a
+cross join lateral (
+  select count(*) as ahead, count(*) filter (where w.lease_token is null) as asleep from (
+    select d.lease_token from delivery d
+    where d.queue = a.queue and (d.priority, d.created_at, d.id) < (a.priority, a.created_at, a.id) and d.id <> all($5)
+      and case when d.lease_token is null then d.next_at > clock_timestamp() - interval '5 seconds'
+        -- all replicas grant leases of one length: the later it ends, the later it was granted
+        else d.lease_until > (select me.lease_until from delivery me where me.id = any(array[a.id])) - interval '5 seconds' end
+    limit $6
+  ) w
+) x
 `
 
 type AheadInQueueParams struct {
-	Most       int32
 	Ns         []int
 	Queues     []string
 	Priorities []int
 	Created    []time.Time
 	Ids        []uuid.UUID
+	Most       int32
 }
 
 type AheadInQueueRow struct {
-	N     int
-	Ahead int
+	N      int
+	Ahead  int
+	Asleep int
 }
 
-// How many wait before each in its destination's queue, counted to @most. A leased one has its turn already. One that is due
-// and that nobody has taken for a while holds up nobody: its notifier may be unknown to all replicas by now, or hang.
+// How many wait before each in its destination's queue, counted to @most, and how many of these sleep. One that was claimed
+// a moment ago counts until its attempt has begun: it may be told to wait. One that is due, or claimed, and not begun for a
+// while holds up nobody: its notifier may be unknown to all replicas by now, or hang, or its replica is gone. Those of @ids
+// are judged together.
 func (q *Queries) AheadInQueue(ctx context.Context, arg AheadInQueueParams) ([]AheadInQueueRow, error) {
 	rows, err := q.db.Query(ctx, aheadInQueue,
-		arg.Most,
 		arg.Ns,
 		arg.Queues,
 		arg.Priorities,
 		arg.Created,
 		arg.Ids,
+		arg.Most,
 	)
 	if err != nil {
 		return nil, err
@@ -55,7 +63,7 @@ func (q *Queries) AheadInQueue(ctx context.Context, arg AheadInQueueParams) ([]A
 	var items []AheadInQueueRow
 	for rows.Next() {
 		var i AheadInQueueRow
-		if err := rows.Scan(&i.N, &i.Ahead); err != nil {
+		if err := rows.Scan(&i.N, &i.Ahead, &i.Asleep); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -82,6 +90,21 @@ func (q *Queries) CallNext(ctx context.Context, queues []string) (int64, error) 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const joinQueue = `-- name: JoinQueue :exec
+with locked as materialized (
+  select d.ctid as tid, u.queue from (select unnest($1::uuid[]) as id, unnest($2::uuid[]) as token, unnest($3::text[]) as queue) u
+  join delivery d on d.id = any(array[u.id]) where d.lease_token = u.token for update of d
+)
+update delivery d set queue = locked.queue from locked where d.ctid = locked.tid
+`
+
+// Those that are told to wait are seen in their queue from this moment on, not only when their leases end. It is their owner's
+// write, and fenced by their tokens.
+func (q *Queries) JoinQueue(ctx context.Context, ids []uuid.UUID, tokens []uuid.UUID, queues []string) error {
+	_, err := q.db.Exec(ctx, joinQueue, ids, tokens, queues)
+	return err
 }
 
 const lockPace = `-- name: LockPace :many
