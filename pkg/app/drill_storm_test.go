@@ -1,0 +1,288 @@
+package app
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/chattest"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/slack/slacktest"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/telegram/telegramtest"
+)
+
+// The paces are far higher than the usual ones, and so are the limits that the chats enforce: the storm is over in seconds.
+// They take a little more than the file lets go, as any provider's limit does.
+const stormFile = `
+users:
+  - {id: ana, contacts: [{via: slack-dm, address: U0ANA}]}
+  - {id: bo, contacts: [{via: slack-dm, address: U0BO}]}
+  - {id: cho, contacts: [{via: slack-dm, address: U0CHO}]}
+  - {id: dee, contacts: [{via: slack-dm, address: U0DEE}]}
+escalations:
+  ana: {steps: [{after: 0s, page: ["user:ana"]}]}
+  bo: {steps: [{after: 0s, page: ["user:bo"]}]}
+  cho: {steps: [{after: 0s, page: ["user:cho"]}]}
+  dee: {steps: [{after: 0s, page: ["user:dee"]}]}
+notifiers:
+  slack-0: {type: slack, token: "${SLACK_TOKEN}", channel: C0000, api_url: SLACK_API, timeout: 10s, pace: {destination: 1/50ms}}
+  slack-1: {type: slack, token: "${SLACK_TOKEN}", channel: C0001, api_url: SLACK_API, timeout: 10s, pace: {destination: 1/50ms}}
+  slack-2: {type: slack, token: "${SLACK_TOKEN}", channel: C0002, api_url: SLACK_API, timeout: 10s, pace: {destination: 1/50ms}}
+  telegram-3: {type: telegram, token: "${TELEGRAM_TOKEN}", chat_id: "-1000000000003", api_url: TELEGRAM_API, timeout: 10s, pace: {destination: 1/50ms, group: off, account: 50/s}}
+  telegram-4: {type: telegram, token: "${TELEGRAM_TOKEN}", chat_id: "-1000000000004", api_url: TELEGRAM_API, timeout: 10s, pace: {destination: 1/50ms, group: off, account: 50/s}}
+  slack-dm: {type: slack, token: "${SLACK_TOKEN}", api_url: SLACK_API, timeout: 10s}
+routes:
+  - {match: "alert.*.*.c0", notify: [slack-0]}
+  - {match: "alert.*.*.c1", notify: [slack-1]}
+  - {match: "alert.*.*.c2", notify: [slack-2]}
+  - {match: "alert.*.*.c3", notify: [telegram-3]}
+  - {match: "alert.*.*.c4", notify: [telegram-4]}
+  - {match: "alert.*.*.ana", escalate: ana}
+  - {match: "alert.*.*.bo", escalate: bo}
+  - {match: "alert.*.*.cho", escalate: cho}
+  - {match: "alert.*.*.dee", escalate: dee}
+`
+
+// pageBound is how long a page may take from its being accepted to the provider's being called, in the middle of a storm. The
+// race detector makes all of it several times as slow.
+const pageBound = time.Second
+
+// Many cards at once to five channels, on three replicas, into chats that enforce their limits and say now and then
+// that they are busy.
+func TestStormOfCardsLeavesInOrderAndWithinTheLimits(t *testing.T) {
+	t.Parallel()
+	const channels = 5
+	each := drillAmount(40, 400)
+	d := newDrill(t, drillSetup{
+		replicas: 3, file: stormFile,
+		slack: slacktest.Options{Channels: []slacktest.Channel{{ID: "C0000", Name: "c0"}, {ID: "C0001", Name: "c1"}, {ID: "C0002", Name: "c2"}}},
+		telegram: telegramtest.Options{Chats: []telegramtest.Chat{
+			{ID: -1000000000003, Type: "supergroup", Title: "c3"}, {ID: -1000000000004, Type: "supergroup", Title: "c4"},
+		}},
+	})
+	d.slack.SetPostLimit(24, time.Second)
+	d.telegram.SetLimits(telegramtest.Limits{Chat: telegramtest.Limit{Most: 24, Per: time.Second}, Bot: telegramtest.Limit{Most: 60, Per: time.Second}})
+	for _, c := range []string{"C0000", "C0001", "C0002"} {
+		d.slack.MustFault(chattest.Fault{Kind: chattest.Limited, Method: "chat.postMessage", Channel: c, RetryAfter: "1", Probability: 0.01})
+	}
+	for _, c := range []string{"-1000000000003", "-1000000000004"} {
+		d.telegram.MustFault(chattest.Fault{Kind: chattest.Limited, Method: "sendMessage", Channel: c, RetryAfter: "2", Count: 2})
+	}
+
+	for i := range 3 * channels { // each replica has worked once: its first connections and statements take their time
+		d.fire(i/channels, fmt.Sprintf("c%d", i%channels), "warning", fmt.Sprintf("c%d storm %05d.", i%channels, 99_990+i/channels))
+	}
+	d.until("the replicas are warm", 0, d.settled())
+
+	titles := make([][]string, channels)
+	var sources sync.WaitGroup
+	for c := range channels {
+		for i := range each {
+			titles[c] = append(titles[c], fmt.Sprintf("c%d storm %05d.", c, i))
+		}
+		sources.Go(func() { // of one channel one after the other: there is an order then
+			for i, title := range titles[c] {
+				job := fmt.Sprintf("c%d", c)
+				if _, err := d.clients[(c+i)%3].SendAlert(t.Context(), api.Alert{Kind: "drill", Criticality: "warning", Job: job, Key: title, Title: title}, ""); err != nil {
+					t.Errorf("%q: %v", title, err)
+				}
+			}
+		})
+	}
+	sent := func() int {
+		return ask[int](d, "select count(*) from delivery where kind = 'card' and state = 'sent'")
+	}
+	people, pages := []string{"ana", "bo", "cho", "dee"}, 0
+	for share := range 10 { // a page whenever another tenth is out
+		d.until("the storm goes on", 0, func() bool { return sent() >= share*channels*each/10 })
+		d.fire(share, people[share%len(people)], "critical", fmt.Sprintf("page %d", share))
+		pages++
+	}
+	sources.Wait()
+	d.until("all is out", 0, d.settled())
+
+	checkStormShown(d, titles)
+	checkRests(d)
+	slowest := ask[float64](d, "select max(extract(epoch from h.started_at - b.created_at))::float8 from attempt_history h join delivery_board b using (delivery_id) where h.kind = 'page' and h.attempt_no = 1")
+	if got := ask[int](d, "select count(*) from delivery where kind = 'page' and state = 'sent'"); got != pages || slowest > slowed(pageBound).Seconds() {
+		t.Errorf("%d of %d pages are out, the slowest was called after %.3f s", got, pages, slowest)
+	}
+	limited := ask[int](d, "select count(*) from attempt_history where reason = 'rate_limited'")
+	if limited == 0 {
+		t.Error("no call was refused for being too many: the drill proves little")
+	}
+	t.Logf("%d calls, of which %d were refused as too many; the slowest of %d pages was called after %.3f s", ask[int](d, "select count(*) from attempt_history"), limited, pages, slowest)
+}
+
+// checkStormShown wants every card once, in its own channel, and in the order in which they were made: a younger one may come
+// first only where its call was under way together with the older one's.
+func checkStormShown(d *drill, titles [][]string) {
+	t := d.t
+	t.Helper()
+	type shown struct{ text, where string }
+	var all []shown
+	for c := range titles {
+		if c < 3 {
+			for _, m := range d.roots(fmt.Sprintf("C000%d", c)) {
+				all = append(all, shown{m.Text, fmt.Sprint("c", c)})
+			}
+			continue
+		}
+		for _, m := range d.cards(-1000000000000 - int64(c)) {
+			all = append(all, shown{m.Text, fmt.Sprint("c", c)})
+		}
+	}
+	number := regexp.MustCompile(`(c\d) storm (\d+)\.`)
+	order := map[string][]int{}
+	count := map[string]int{}
+	for _, m := range all {
+		found := number.FindStringSubmatch(m.text)
+		if found == nil || found[1] != m.where {
+			t.Errorf("%s shows %q", m.where, m.text)
+			continue
+		}
+		n, _ := strconv.Atoi(found[2])
+		if count[found[0]]++; n < 99_990 {
+			order[m.where] = append(order[m.where], n)
+		}
+	}
+	overlap := 0
+	for c, list := range titles {
+		for _, title := range list {
+			if count[title] != 1 {
+				t.Errorf("%q is shown %d times", title, count[title])
+			}
+		}
+		got := order[fmt.Sprint("c", c)]
+		for i := 1; i < len(got); i++ {
+			for j := i - 1; j >= 0 && got[j] > got[i]; j-- { // got[j] is younger and stands before got[i]
+				if !together(d, list[got[i]], list[got[j]]) {
+					t.Errorf("%q stands before %q", list[got[j]], list[got[i]])
+				}
+				overlap++
+			}
+		}
+	}
+	t.Logf("%d pairs changed places while both were under way", overlap)
+}
+
+// together says that the call that made the younger card had begun before the end of a call for the older one, which began
+// first.
+func together(d *drill, older, younger string) bool {
+	return ask[bool](d, `select exists (
+		select from attempt_history o join delivery_board bo on bo.delivery_id = o.delivery_id, attempt_history y join delivery_board b on b.delivery_id = y.delivery_id
+		where o.kind = 'card' and bo.title = $1 and y.kind = 'card' and b.title = $2 and y.outcome = 'sent' and o.started_at <= y.started_at and y.started_at <= o.finished_at)`, older, younger)
+}
+
+// checkRests wants no call to begin while its destination had asked for rest. A call that had begun before the refusal was
+// known could not know: the chats count it, and the history excuses it.
+func checkRests(d *drill) {
+	t := d.t
+	t.Helper()
+	broken := list[string](d, `select y.kind || ' to ' || y.address || ' by ' || y.worker || ', ' || (y.started_at - x.finished_at) || ' after ' || x.worker || ' was told: ' || x.answer
+		from attempt_history x join attempt_history y on y.address = x.address and y.started_at > x.finished_at
+		where x.reason = 'rate_limited' and y.started_at < x.finished_at + coalesce(substring(x.answer from 'retry after (\d+)'), '1')::float8 * interval '1 second' - interval '20 milliseconds'`)
+	for _, b := range broken {
+		t.Errorf("a call did not wait: %s", b)
+	}
+	excused := func(address, key string, at time.Time) bool {
+		return ask[bool](d, `select exists (select from attempt_history x join attempt_history y on y.address = x.address
+			where x.reason = 'rate_limited' and x.address = $1 and y.started_at between x.started_at - interval '5 seconds' and x.finished_at and ($2 = '' or y.effect_key = $2)
+			and x.finished_at between $3::timestamptz - interval '3 seconds' and $3::timestamptz + interval '3 seconds')`, address, key, at)
+	}
+	for _, v := range d.slack.Violations() {
+		if !excused(v.Channel, v.Key, v.At) {
+			t.Errorf("Slack counts %s", v)
+		}
+	}
+	for _, v := range d.telegram.Violations() {
+		if !excused(strconv.FormatInt(v.Chat, 10), "", v.At) {
+			t.Errorf("Telegram counts %+v", v)
+		}
+	}
+	t.Logf("calls under way when a refusal came: %d to Slack, %d to Telegram", len(d.slack.Violations()), len(d.telegram.Violations()))
+}
+
+const waitFile = `
+notifiers:
+  busy: {type: slack, token: "${SLACK_TOKEN}", channel: C0OPS, api_url: SLACK_API, timeout: 10s, pace: {destination: 1/100ms}}
+  other: {type: slack, token: "${SLACK_TOKEN}", channel: C0DB, api_url: SLACK_API, timeout: 10s, pace: {destination: 1/100ms}}
+routes:
+  - {match: "alert.*.*.busy", notify: [busy]}
+  - {match: "alert.*.*.other", notify: [other]}
+`
+
+// Thirty alerts to one channel, which says after twenty that nothing may come for 26 seconds: all are shown once and in
+// order, nothing is called there before, on any replica, and the other channel does not wait.
+func TestChannelThatIsToldToWaitGetsAllInOrder(t *testing.T) {
+	t.Parallel()
+	const rest = 26 * time.Second
+	d := newDrill(t, drillSetup{replicas: 3, file: waitFile})
+	posts := func(channel string) []chattest.Request {
+		return d.slack.Ledger(chattest.ByMethod("chat.postMessage"), chattest.ByChannel(channel))
+	}
+	var titles []string
+	for i := range 30 {
+		titles = append(titles, fmt.Sprintf("busy %02d.", i))
+		d.fire(i, "busy", "warning", titles[i])
+	}
+	if err := d.slack.WaitFor(within(t), func(s *slacktest.Server) bool { return len(d.roots("C0OPS")) >= 20 }); err != nil {
+		t.Fatal(err)
+	}
+	d.slack.MustFault(chattest.Fault{Kind: chattest.Limited, Method: "chat.postMessage", Channel: "C0OPS", RetryAfter: "26", Count: 1})
+	d.until("the channel rests", 0, func() bool {
+		return ask[bool](d, "select exists (select from pause where destination = 'C0OPS' and reason = 'rate_limited') and not exists (select from delivery where lease_token is not null)")
+	})
+	i := slices.IndexFunc(posts("C0OPS"), func(r chattest.Request) bool { return r.Status == 429 })
+	if i < 0 {
+		t.Fatalf("no call was refused: %+v", posts("C0OPS"))
+	}
+	told := posts("C0OPS")[i].Finished
+
+	// What else goes on meanwhile shows that the replicas are alive, and that nobody else waits.
+	others := 0
+	other := func() {
+		t.Helper()
+		title := fmt.Sprintf("other %d.", others)
+		others++
+		asked := time.Now()
+		d.fire(others, "other", "warning", title)
+		d.until("the other channel has its card", 0, func() bool {
+			return slices.ContainsFunc(d.roots("C0DB"), func(m slacktest.Message) bool { return strings.Contains(m.Text, title) })
+		})
+		if took := time.Since(asked); took > slowed(time.Second) {
+			t.Errorf("the other channel waited %s", took)
+		}
+	}
+	before := len(posts("C0OPS"))
+	other()
+	for range 4 {
+		d.pass(6 * time.Second)
+		other()
+	}
+	if n := len(posts("C0OPS")); n != before {
+		t.Errorf("%d calls came while the channel rested", n-before)
+	}
+	if waits := ask[int](d, "select count(*) from delivery where notifier = 'busy' and kind = 'card' and next_at is not null and reason = 'rate_limited' and sentence <> ''"); waits == 0 {
+		t.Errorf("nothing says that it waits, and for what\n%s", d.board())
+	}
+	d.until("all is out", 0, d.settled())
+
+	for _, r := range posts("C0OPS")[before:] {
+		if r.At.Before(told.Add(rest)) {
+			t.Errorf("a call came %s after the channel had asked for %s", r.At.Sub(told), rest)
+		}
+	}
+	var shown []string
+	for _, m := range d.roots("C0OPS") {
+		shown = append(shown, regexp.MustCompile(`busy \d\d\.`).FindString(m.Text))
+	}
+	if !slices.Equal(shown, titles) {
+		t.Errorf("the channel shows %q", shown)
+	}
+}
