@@ -23,6 +23,9 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
+// reasonMoved is what a delivery says that was refused since its chat has another id now.
+const reasonMoved = "destination:migrated"
+
 // digestMost bounds the events that one reply of a thread tells.
 const digestMost = 20
 
@@ -42,6 +45,12 @@ func (w *Worker) prepare(f *config.File, batch []*job) {
 		return
 	}
 	w.takenOver(batch)
+	if slices.ContainsFunc(batch, func(j *job) bool { return j.Reason == reasonMoved }) {
+		// Another replica may have been told where to; asking the old address once more would only be refused once more.
+		if err := w.readRests(ctx); err != nil {
+			w.o.Log.Warn("where chats have moved to was not read", zap.Error(err))
+		}
+	}
 	accounts := w.o.Accounts()
 	var steps []delivery.Step
 	settled := map[uuid.UUID]*job{}
