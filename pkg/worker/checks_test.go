@@ -55,3 +55,13 @@ func observed(t testing.TB, h prometheus.Histogram) (int, float64) {
 	}
 	return int(m.GetHistogram().GetSampleCount()), m.GetHistogram().GetSampleSum() //nolint:gosec // a test's count
 }
+
+// measured is what a gauge shows.
+func measured(t testing.TB, g prometheus.Gauge) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := g.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetGauge().GetValue()
+}

@@ -29,6 +29,7 @@ type rests struct {
 	mu    sync.Mutex
 	keys  map[string]rest
 	moved map[store.MovedChat]string // without MovedTo
+	asked time.Time                  // before it was asked for
 }
 
 type rest struct {
@@ -50,6 +51,13 @@ func (r *rests) get(key string) (store.Pause, bool) {
 	return p.Pause, true
 }
 
+// since says that all of it was asked for after a time.
+func (r *rests) since(t time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked.After(t)
+}
+
 // to is where a chat has moved to, or itself.
 func (r *rests) to(account, address string) string {
 	r.mu.Lock()
@@ -66,6 +74,7 @@ func (r *rests) to(account, address string) string {
 
 // readRests learns what rests now, on whichever replica it was found.
 func (w *Worker) readRests(ctx context.Context) error {
+	asked := time.Now()
 	pauses, err := w.o.Store.WorkPauses(ctx)
 	if err != nil {
 		return err
@@ -84,7 +93,9 @@ func (w *Worker) readRests(ctx context.Context) error {
 		chats[store.MovedChat{Account: m.Account, Address: m.Address}] = m.MovedTo
 	}
 	w.rests.mu.Lock()
-	w.rests.keys, w.rests.moved = keys, chats
+	if asked.After(w.rests.asked) { // else somebody else knows better by now
+		w.rests.keys, w.rests.moved, w.rests.asked = keys, chats, asked
+	}
 	w.rests.mu.Unlock()
 	w.showRests(pauses)
 	return nil
@@ -137,8 +148,25 @@ func (w *Worker) restLoop() {
 	}
 }
 
-// keptBack is the step of a delivery whose account or destination rests; nil: it may go.
+// keptBack is the step of a delivery whose account or destination rests; nil: it may go. What was known before the claim is
+// asked for again: a person's word, a probe or a trial may have brought the delivery forward, and the pause is over.
 func (w *Worker) keptBack(j *job) *delivery.Step {
+	step := w.kept(j)
+	if step == nil || w.rests.since(j.asked) {
+		return step
+	}
+	ctx, cancel := w.write()
+	defer cancel()
+	if err := w.readRests(ctx); err != nil {
+		w.o.Log.Warn("pauses were not read, giving back", zap.String("delivery", j.ID.String()), zap.Error(err))
+		s := j.GiveBack(retryPause, j.Reason)
+		return &s
+	}
+	return w.kept(j)
+}
+
+// kept is keptBack by what is known.
+func (w *Worker) kept(j *job) *delivery.Step {
 	if p, ok := w.rests.get(j.breaker); ok && p.Trial != j.ID {
 		s := j.Queued(j.facts, breakerLook, "", p.Reason, p.Sentence)
 		return &s
@@ -322,7 +350,7 @@ func (w *Worker) ask(p store.Pause) error {
 	r := delivery.Result{Outcome: delivery.OutcomeUnknown, Evidence: delivery.Answered}
 	if made, ok := w.o.Provider(names[0]); ok {
 		if prober, can := made.(provider.Prober); can {
-			ctx, cancel := context.WithTimeout(w.calls, probeTimeout)
+			ctx, cancel := context.WithTimeout(w.questions, probeTimeout)
 			r = w.askSafely(ctx, prober, p)
 			cancel()
 		}

@@ -134,7 +134,7 @@ func (w *Worker) scan(j *job) (found delivery.Reference, l delivery.Look, result
 		if last := j.asked.Add(j.lease - min(scanMargin, j.lease/4)); last.Before(end) {
 			end = last
 		}
-		ctx, cancel := context.WithDeadline(w.calls, end)
+		ctx, cancel := context.WithDeadline(w.questions, end)
 		defer cancel()
 		place.began, place.oldest = j.Now.Add(time.Since(arrived)), s.Oldest
 		place.result = provider.Scan{}

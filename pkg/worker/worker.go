@@ -65,9 +65,12 @@ type Worker struct {
 	stopOnce sync.Once
 	calls    context.Context // ends with the grace: cuts calls that are still in flight
 	cutCalls context.CancelFunc
-	jobs     sync.WaitGroup // every claimed row until its lease is given back or recorded
-	aside    sync.WaitGroup // results that the database refuses, each tried beside the finish loop
-	done     chan struct{}
+
+	questions    context.Context // ends with Stop: what only asks a provider has no effect that a stop should wait for
+	cutQuestions context.CancelFunc
+	jobs         sync.WaitGroup // every claimed row until its lease is given back or recorded
+	aside        sync.WaitGroup // results that the database refuses, each tried beside the finish loop
+	done         chan struct{}
 }
 
 // New makes a worker that does nothing before Run.
@@ -76,10 +79,12 @@ func New(o Options) *Worker {
 		o.Redact = func(s string) string { return s }
 	}
 	calls, cut := context.WithCancel(context.Background())
+	questions, cutQuestions := context.WithCancel(calls)
 	return &Worker{
 		o: o, places: newPlaces(), marks: newMarks(), links: newLinkCache(), rests: newRests(), scans: newScans(),
 		wake: make(chan struct{}, 1), begins: make(chan *job, claimMost), ends: make(chan *job, claimMost),
 		stopping: make(chan struct{}), calls: calls, cutCalls: cut, done: make(chan struct{}),
+		questions: questions, cutQuestions: cutQuestions,
 	}
 }
 
@@ -116,7 +121,10 @@ func (w *Worker) Run() {
 // Stop claims nothing more, lets calls in flight finish while ctx lasts, cuts them after it, and returns when all that
 // is known is recorded. A row that can't be recorded keeps its lease and is taken over as unknown.
 func (w *Worker) Stop(ctx context.Context) error {
-	w.stopOnce.Do(func() { close(w.stopping) })
+	w.stopOnce.Do(func() {
+		close(w.stopping)
+		w.cutQuestions()
+	})
 	select {
 	case <-w.done:
 		return nil
