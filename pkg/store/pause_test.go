@@ -412,12 +412,21 @@ func TestPurgePauses(t *testing.T) {
 	if got := purge(); got != room+" "+breaker {
 		t.Errorf("%s is left while a replica has the file", got)
 	}
-	s.move(3 * time.Minute)
+	s.move(time.Minute + 30*time.Second)
+	beat()
+	if got := purge(); got != room+" "+breaker {
+		t.Errorf("%s is left of a pause that was over a moment ago", got)
+	}
+	s.move(time.Minute)
 	beat()
 	if got := purge(); got != breaker {
 		t.Errorf("%s is left of a pause that is over", got)
 	}
 	s.move(alive + time.Second)
+	other := store.Replica{ID: beta, Checksum: "another", Notifiers: []string{ops}}
+	if err := s.Heartbeat(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
 	if got := purge(); got != "" {
 		t.Errorf("%s is left without a replica that has the file", got)
 	}
