@@ -24,6 +24,18 @@ type Bucket struct {
 	Rules []Rule // all of them hold
 }
 
+// Leaving is the bucket for those who leave room to others that matter more: a tenth of each rule, and at least one call where
+// there is more than one. Without room, whoever comes in great numbers takes every slot at the moment that it comes free.
+func (b Bucket) Leaving() Bucket {
+	out := Bucket{Key: b.Key, Rules: slices.Clone(b.Rules)}
+	for i, r := range out.Rules {
+		if r.Count > 1 {
+			out.Rules[i].Count -= max(1, r.Count/10)
+		}
+	}
+	return out
+}
+
 // keep is how many past calls must be remembered for the rules.
 func (b Bucket) keep() int {
 	n := 0

@@ -84,6 +84,18 @@ func TestGap(t *testing.T) {
 	}
 }
 
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	b := rules(pace.Rule{Count: 30, Per: s}, pace.Rule{Count: 1, Per: 2 * s}, pace.Rule{Count: 2, Per: 3 * s}, pace.Rule{}, pace.Rule{Count: 1000, Per: s})
+	want := []pace.Rule{{Count: 27, Per: s}, {Count: 1, Per: 2 * s}, {Count: 1, Per: 3 * s}, {}, {Count: 900, Per: s}}
+	if got := b.Leaving(); !slices.Equal(got.Rules, want) || got.Key != "k" {
+		t.Errorf("%+v", got)
+	}
+	if b.Rules[0].Count != 30 {
+		t.Error("the bucket itself leaves room")
+	}
+}
+
 // What Begin is given stays as it was: it may be the caller's memory of another decision.
 func TestBeginChangesNoOther(t *testing.T) {
 	t.Parallel()

@@ -87,6 +87,11 @@ func decideTurns(asks []Ask, begun map[string][]time.Time, ahead, asleep []int, 
 	for i, a := range asks {
 		at, gap := now, time.Duration(0)
 		for _, b := range a.Buckets {
+			if b.Key != a.Queue && a.Delivery.Kind.Priority() > 0 {
+				// In its own destination a page goes first by its place in the queue. What is paced with other destinations has no
+				// queue: there the others leave room for it.
+				b = b.Leaving()
+			}
 			if t := b.Earliest(begun[b.Key]); t.After(at) {
 				at = t
 			}

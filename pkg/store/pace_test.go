@@ -222,6 +222,47 @@ func TestPriorityBeforeAge(t *testing.T) {
 	goes(t, "elsewhere", s.turns(ask(event, "slack:0123/C9", onceASecond))[0])
 }
 
+// Whatever goes through an account in great numbers, it leaves room for pages to other destinations: a page need not come back
+// at the very moment that a slot comes free, and lose it to one of thousands. Of the slots, a page may have all.
+func TestPagesFindRoomInAnAccount(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	through := func(k delivery.Kind, n int) store.Ask {
+		a := ask(someone(k, time.Now()), fmt.Sprint("telegram:0123/", n), onceASecond)
+		a.Buckets = append(a.Buckets, pace.Bucket{Key: "telegram:0123", Rules: []pace.Rule{{Count: 20, Per: time.Minute}}})
+		return a
+	}
+	went := func(k delivery.Kind, from, to int) (n int) {
+		t.Helper()
+		var asks []store.Ask
+		for i := from; i < to; i++ {
+			asks = append(asks, through(k, i))
+		}
+		for _, turn := range s.turns(asks...) {
+			if turn.Now {
+				n++
+			}
+		}
+		return n
+	}
+	if n := went(delivery.Bulk, 0, 100); n != 18 {
+		t.Errorf("%d of 20 slots went to what has no hurry", n)
+	}
+	if n := went(delivery.Card, 100, 200); n != 0 {
+		t.Errorf("%d cards took the room that is left for pages", n)
+	}
+	if n := went(delivery.Page, 200, 210); n != 2 {
+		t.Errorf("%d pages found room", n)
+	}
+	s.move(time.Minute)
+	if n := went(delivery.Page, 210, 240); n != 20 {
+		t.Errorf("%d pages went", n)
+	}
+	if n := went(delivery.Card, 240, 250); n != 0 {
+		t.Errorf("%d cards went beyond the rule", n)
+	}
+}
+
 // Who waits in a destination's queue goes before who comes later, even though there is a slot now: the first one of those
 // who sleep is called.
 func TestThoseAheadGoFirst(t *testing.T) {
