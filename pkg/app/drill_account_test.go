@@ -63,7 +63,7 @@ func TestTokenIsRevokedForFiveMinutes(t *testing.T) {
 		d.fire(i, "db", "warning", "later while revoked "+string(rune('a'+i)))
 	}
 	began := d.moved.Load()
-	d.until("five minutes have passed", 5*time.Second, func() bool { return time.Duration(d.moved.Load()-began) >= 5*time.Minute })
+	d.until("five minutes have passed", 10*time.Second, func() bool { return time.Duration(d.moved.Load()-began) >= 5*time.Minute })
 
 	for _, line := range list[string](d, "select kind || ' ' || target || ' ' || state || ' ' || reason || ' ' || sentence from delivery_board where notifier in ('ops-slack', 'slack-dm') and kind in ('card', 'page')") {
 		if !strings.Contains(line, "pending account:token_revoked the token was revoked: reinstall the Slack app") {

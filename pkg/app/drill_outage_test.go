@@ -12,8 +12,8 @@ import (
 
 const outageFile = `
 notifiers:
-  ops-slack: {type: slack, token: "${SLACK_TOKEN}", channel: C0OPS, api_url: SLACK_API, timeout: 300ms, pace: off, concurrency: 8, retries: {delay: 1s, max_delay: 10s}}
-  ops-telegram: {type: telegram, token: "${TELEGRAM_TOKEN}", chat_id: "-1001000000001", api_url: TELEGRAM_API, timeout: 300ms, pace: off, concurrency: 8, retries: {delay: 1s, max_delay: 10s}}
+  ops-slack: {type: slack, token: "${SLACK_TOKEN}", channel: C0OPS, api_url: SLACK_API, timeout: 1500ms, pace: off, concurrency: 8, retries: {delay: 1s, max_delay: 10s}}
+  ops-telegram: {type: telegram, token: "${TELEGRAM_TOKEN}", chat_id: "-1001000000001", api_url: TELEGRAM_API, timeout: 1500ms, pace: off, concurrency: 8, retries: {delay: 1s, max_delay: 10s}}
 routes:
   - {match: "alert.*.*.slack", notify: [ops-slack]}
   - {match: "alert.*.*.telegram", notify: [ops-telegram]}
@@ -36,7 +36,7 @@ func TestSlackOutageShowsEveryCardOnce(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t, drillSetup{replicas: 2, file: outageFile})
 	outage(d.slack.Core, "chat.postMessage")
-	titles := d.cardsFire(drillAmount(100, 1000), "slack")
+	titles := d.cardsFire(drillAmount(50, 1000), "slack")
 	d.outlast()
 
 	shown := map[string]int{}
@@ -96,7 +96,7 @@ func TestTelegramOutageRepeatsOnlyWhatIsInDoubt(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t, drillSetup{replicas: 2, file: outageFile})
 	outage(d.telegram.Core, "sendMessage")
-	titles := d.cardsFire(drillAmount(60, 1000), "telegram")
+	titles := d.cardsFire(drillAmount(50, 1000), "telegram")
 	d.outlast()
 	checkRepeats(d, titles, func(title string) (texts []string) {
 		for _, m := range d.cards(ops) {
@@ -160,7 +160,7 @@ func TestSlackOutageWithoutTheScopeToLookUp(t *testing.T) {
 	d := newDrill(t, drillSetup{file: outageFile})
 	d.slack.SetScopes("chat:write", "channels:read", "im:write", "users:read", "users:read.email")
 	outage(d.slack.Core, "chat.postMessage")
-	titles := d.cardsFire(drillAmount(40, 500), "slack")
+	titles := d.cardsFire(drillAmount(30, 500), "slack")
 	d.outlast()
 	checkRepeats(d, titles, func(title string) (texts []string) {
 		for _, m := range d.roots("C0OPS") {

@@ -48,12 +48,12 @@ func TestChannelsThatCannotBePostedTo(t *testing.T) {
 	}
 	d.until("the first cards are refused", 0, func() bool { return rejected() == len(jobs) })
 	for job := range jobs {
-		for i := range 2 {
+		for i := range 3 {
 			d.fire(i, job, "warning", fmt.Sprint("later to ", job, " ", i))
 		}
 	}
 	d.until("the later cards wait", 0, func() bool {
-		return ask[int](d, "select count(*) from delivery where kind = 'card' and notifier <> 'ops-telegram' and state = 'pending' and reason = 'paused' and lease_token is null and sentence <> ''") == 2*len(jobs)
+		return ask[int](d, "select count(*) from delivery where kind = 'card' and notifier <> 'ops-telegram' and state = 'pending' and reason = 'paused' and lease_token is null and sentence <> ''") == 3*len(jobs)
 	})
 	for job, want := range jobs {
 		if got := ask[string](d, "select state || ' ' || reason || ' ' || sentence from delivery_board where kind = 'card' and notifier = $1 and state <> 'pending'", job); got != want {
@@ -73,7 +73,9 @@ func TestChannelsThatCannotBePostedTo(t *testing.T) {
 	}
 
 	// A quarter of an hour later the next one tries, and dies as the first did. That is no news.
-	d.until("the next ones have tried", 20*time.Second, func() bool { return rejected() == 2*len(jobs) })
+	d.until("the next ones have tried", 20*time.Second, func() bool {
+		return ask[int](d, "select min(n) from (select count(*) filter (where state = 'rejected') as n from delivery where kind = 'card' and notifier <> 'ops-telegram' group by notifier) x") >= 2
+	})
 	notices := func() (out []string) {
 		for _, m := range d.cards(ops) {
 			out = append(out, m.Text)
@@ -97,6 +99,7 @@ func TestChannelsThatCannotBePostedTo(t *testing.T) {
 	}
 
 	// A person invites the bot, and sends one again: it goes out at once, and what waits does not wait for long.
+	waiting := ask[int](d, "select count(*) from delivery where notifier = 'stranger' and kind = 'card' and state = 'pending'")
 	d.slack.SetChannel(slacktest.Channel{ID: "C0STRANGE", Name: "strange"})
 	again := ask[string](d, "select d.delivery_id::text from delivery_board d where kind = 'card' and notifier = 'stranger' and state = 'rejected' order by created_at limit 1")
 	if _, err := d.clients[1].Decide(within(t), again, api.Decide{Action: api.ActionSendAgain, Reason: "invited"}); err != nil {
@@ -112,8 +115,8 @@ func TestChannelsThatCannotBePostedTo(t *testing.T) {
 	d.until("what comes now goes out at once, and calls what waited", 0, func() bool {
 		return ask[int](d, "select count(*) from delivery where notifier = 'stranger' and kind = 'card' and state = 'pending'") == 0
 	})
-	if n := len(d.roots("C0STRANGE")); n != 3 {
-		t.Errorf("the channel shows %d cards: %+v", n, d.roots("C0STRANGE"))
+	if n := len(d.roots("C0STRANGE")); n != waiting+2 {
+		t.Errorf("the channel shows %d cards, and %d waited: %+v", n, waiting, d.roots("C0STRANGE"))
 	}
 }
 
@@ -159,7 +162,8 @@ func TestGroupBecomesASupergroup(t *testing.T) {
 		d.fire(i, "group", "warning", fmt.Sprint("after the move ", i))
 	}
 	d.until("the next cards are out", 0, d.settled())
-	if n := calls() - before; n != 0 || len(d.cards(now)) != 5 {
+	// The replica that was not told may ask the old id once, within the second until it hears of it.
+	if n := calls() - before; n > 1 || len(d.cards(now)) != 5 {
 		t.Errorf("the old id was called %d times; the supergroup shows %+v", n, d.cards(now))
 	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +12,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,20 +54,21 @@ func TestSecretURLsAreWrittenNowhere(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	var secret atomic.Value // of the answering server's URL, once it listens
-	var calls atomic.Int64
+	var calls sync.Map      // by path
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := secret.Load().(string)
-		switch calls.Add(1) % 3 {
-		case 0:
+		n, _ := calls.LoadOrStore(r.URL.Path, &atomic.Int64{})
+		switch i := n.(*atomic.Int64).Add(1); {
+		case i > 6: // what comes after it waits: a wrong URL rests
+			http.Redirect(w, r, s+"?moved", http.StatusFound)
+		case i%2 == 0:
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				_ = conn.Close() // the error names the URL
 			}
-		case 1:
+		default:
 			w.WriteHeader(http.StatusInternalServerError)
 			fmt.Fprintf(w, "you called %s, %s and %s", s, url.QueryEscape(s), base64.StdEncoding.EncodeToString([]byte(s)))
-		default:
-			http.Redirect(w, r, s+"?moved", http.StatusFound)
 		}
 	}))
 	defer far.Close()
@@ -76,7 +81,7 @@ func TestSecretURLsAreWrittenNowhere(t *testing.T) {
 server: {listen: "127.0.0.1:0", metrics_listen: "127.0.0.1:0", public_url: "http://127.0.0.1:1"}
 database: {url: "${DB}"}
 notifiers:
-  slack: {type: slack, webhook_url: "${SLACK_URL}", retries: {delay: 10ms, max_delay: 10ms}}
+  slack: {type: slack, webhook_url: "${SLACK_URL}", pace: off, retries: {delay: 10ms, max_delay: 10ms}}
   hook: {type: webhook, url: "${HOOK_URL}", secret: "${HOOK_SECRET}", retries: {delay: 10ms, max_delay: 10ms}}
   gone: {type: webhook, url: "${GONE_URL}", retries: {count: 3, delay: 10ms, max_delay: 10ms}}
   log: {type: log, path: "${LOG_PATH}"}
@@ -149,6 +154,215 @@ routes: [{match: "#", notify: [slack, hook, gone, log]}]
 		for _, part := range []string{"slackverysecret", "alsosecret", "heresecret", "logpathsecret", url.QueryEscape(slack), base64.StdEncoding.EncodeToString([]byte(slack)), values["HOOK_SECRET"], db} {
 			if at := strings.Index(text, part); at >= 0 {
 				t.Errorf("%s holds a secret: …%s…", where, text[max(0, at-80):min(len(text), at+len(part)+20)])
+			}
+		}
+	}
+}
+
+// mirror plays every provider, and gives back what it is called with in every way that a provider could: in bodies, headers,
+// redirects, codes, look-ups and probes. What it holds are the secrets in all their forms.
+type mirror struct {
+	mu    sync.Mutex
+	calls map[string]int
+	echo  string
+}
+
+// formsOf are the ways in which a server may write a secret down.
+func formsOf(secret string) []string {
+	quoted, _ := json.Marshal(secret)
+	return []string{
+		secret, url.QueryEscape(secret), url.PathEscape(secret), strings.Trim(string(quoted), `"`), strings.Trim(strconv.QuoteToASCII(secret), `"`),
+		base64.StdEncoding.EncodeToString([]byte(secret)), base64.RawURLEncoding.EncodeToString([]byte(secret)),
+		base64.StdEncoding.EncodeToString([]byte("Bearer " + secret)), base64.StdEncoding.EncodeToString([]byte("tocsin:" + secret)),
+	}
+}
+
+func (m *mirror) count(what string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls[what]
+}
+
+func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	method := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/services/"):
+		method = "slack webhook"
+	case strings.HasPrefix(r.URL.Path, "/hook"):
+		method = "webhook"
+	case strings.Contains(r.Header.Get("Authorization")+string(body), "xoxb-broken"):
+		method += " broken"
+	}
+	m.mu.Lock()
+	n := m.calls[method]
+	m.calls[method]++
+	m.mu.Unlock()
+	said := strings.Join([]string{m.echo, r.URL.String(), r.Header.Get("Authorization"), url.QueryEscape(r.URL.Path)}, " ")
+	quoted, _ := json.Marshal(said + " " + string(body[:min(len(body), 200)]))
+	for _, name := range []string{"X-Echo", "Www-Authenticate", "X-Oauth-Scopes", "X-Slack-Req-Id"} {
+		w.Header().Set(name, said)
+	}
+	answer := func(status int, text string) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, strings.ReplaceAll(text, "ECHO", string(quoted)))
+	}
+	drop := func() {
+		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			_ = conn.Close()
+		}
+	}
+	redirect := func() {
+		w.Header().Set("Location", r.URL.Path+"?to="+url.QueryEscape(said))
+		answer(http.StatusFound, said)
+	}
+	// Each is a list of answers, one after the other; the last one stays.
+	answers := map[string][]func(){
+		"chat.postMessage": {
+			func() { answer(500, said) }, drop, func() { answer(200, `{"ok":false,"error":ECHO}`) }, redirect, func() { answer(200, said) },
+			func() {
+				answer(200, `{"ok":false,"error":"internal_error","detail":ECHO,"response_metadata":{"messages":[ECHO]}}`)
+			},
+			func() {
+				answer(200, `{"ok":false,"error":"invalid_blocks","errors":[ECHO],"response_metadata":{"messages":[ECHO]}}`)
+			},
+			func() { answer(200, `{"ok":false,"error":"not_in_channel","needed":ECHO}`) },
+			func() {
+				answer(200, `{"ok":true,"channel":"C0OPS","ts":"1700000000.000100","warning":ECHO,"message":{"text":ECHO}}`)
+			},
+			func() { answer(200, `{"ok":true,"channel":"C0OPS","ts":"1700000000.000100"}`) },
+		},
+		"chat.postMessage broken": {func() { answer(200, `{"ok":false,"error":"missing_scope","needed":ECHO,"provided":ECHO}`) }},
+		"auth.test": {func() {
+			answer(200, `{"ok":true,"user_id":"U0BOT","bot_id":"B0BOT","team":ECHO,"url":ECHO,"user":ECHO}`)
+		}},
+		"auth.test broken": {func() { answer(200, `{"ok":false,"error":ECHO}`) }, func() { answer(500, said) }, redirect, drop},
+		"conversations.history": {
+			func() { answer(200, `{"ok":false,"error":ECHO}`) }, func() { answer(500, said) }, redirect,
+			func() {
+				answer(200, `{"ok":true,"has_more":false,"messages":[{"ts":"1700000000.000200","user":"U0BOT","text":ECHO,"metadata":{"event_type":ECHO,"event_payload":{"effect_key":ECHO}}}]}`)
+			},
+		},
+		"slack webhook": {
+			func() { answer(500, said) }, drop, redirect, func() { answer(400, said) }, func() { answer(403, "invalid_token "+said) }, func() { answer(429, said) }, func() { answer(200, said) },
+			func() { answer(200, "ok") },
+		},
+		"sendMessage": {
+			func() { answer(500, said) }, drop, func() { answer(500, `{"ok":false,"error_code":500,"description":ECHO}`) }, redirect, func() { answer(200, said) },
+			func() { answer(400, `{"ok":false,"error_code":400,"description":ECHO}`) },
+			func() { answer(403, `{"ok":false,"error_code":403,"description":ECHO}`) },
+			func() {
+				answer(429, `{"ok":false,"error_code":429,"description":ECHO,"parameters":{"retry_after":1}}`)
+			},
+			func() { answer(401, `{"ok":false,"error_code":401,"description":ECHO}`) },
+			func() {
+				answer(200, `{"ok":true,"result":{"message_id":7,"chat":{"id":-1001000000001,"type":"supergroup","title":ECHO},"text":ECHO}}`)
+			},
+			func() {
+				answer(200, `{"ok":true,"result":{"message_id":8,"chat":{"id":-1001000000001,"type":"supergroup"}}}`)
+			},
+		},
+		"getMe": {func() { answer(401, `{"ok":false,"error_code":401,"description":ECHO}`) }, func() { answer(500, said) }, redirect, drop, func() {
+			answer(200, `{"ok":true,"result":{"id":1,"is_bot":true,"first_name":ECHO,"username":ECHO}}`)
+		}},
+		"webhook": {
+			func() { answer(500, said) }, drop, redirect, func() { answer(401, said) }, func() { answer(503, said) }, func() { answer(404, said) }, func() { answer(200, said) }, func() { answer(200, "") },
+		},
+	}[method]
+	if len(answers) == 0 {
+		answer(404, said)
+		return
+	}
+	answers[min(n, len(answers)-1)]()
+}
+
+const mirrorFile = `
+notifiers:
+  slack: {type: slack, token: "${SLACK_SECRET}", signing_secret: "${SIGNING_SECRET}", channel: C0OPS, api_url: "MIRROR/api/", timeout: 2s, pace: off, retries: {delay: 10ms, max_delay: 10ms}}
+  broken: {type: slack, token: "${BROKEN_SECRET}", channel: C0OPS, api_url: "MIRROR/api/", timeout: 2s, pace: off}
+  hooked: {type: slack, webhook_url: "${SLACK_URL}", timeout: 2s, pace: off, retries: {delay: 10ms, max_delay: 10ms}}
+  telegram: {type: telegram, token: "${BOT_SECRET}", chat_id: "-1001000000001", api_url: "MIRROR", timeout: 2s, pace: off, retries: {delay: 10ms, max_delay: 10ms}}
+  hook: {type: webhook, url: "${HOOK_URL}", secret: "${HOOK_SECRET}", headers: {Authorization: "Bearer ${HOOK_HEADER}", X-Key: "${HOOK_KEY}"}, timeout: 2s, retries: {delay: 10ms, max_delay: 10ms}}
+routes: [{match: "alert.*.*.db", notify: [slack, broken, hooked, telegram, hook]}]
+`
+
+// Every provider gives its credentials back, in bodies, headers, redirects, codes, look-ups and probes. No table, no line of a
+// log, no answer of the API and no page holds a secret in any form.
+func TestCredentialsThatAreGivenBackAreWrittenNowhere(t *testing.T) {
+	t.Parallel()
+	m := &mirror{calls: map[string]int{}}
+	far := httptest.NewServer(m)
+	t.Cleanup(far.Close)
+	// Each has a middle that no escape touches, and around it characters that some escape or other does.
+	middle := map[string]string{}
+	secret := func(name, form string) string {
+		middle[name] = strings.ToLower(strings.ReplaceAll(name, "_", "")) + randomWord()
+		return fmt.Sprintf(form, middle[name])
+	}
+	values := map[string]string{
+		"SLACK_SECRET": secret("SLACK_SECRET", "xoxb-1/2+3&%s=4"), "BROKEN_SECRET": secret("BROKEN_SECRET", "xoxb-broken-%s"), "SIGNING_SECRET": secret("SIGNING_SECRET", "%s"),
+		"SLACK_URL": secret("SLACK_URL", far.URL+"/services/T0001/B0002/%s"), "BOT_SECRET": secret("BOT_SECRET", "110201543:AAH_%s-x"),
+		"HOOK_URL": secret("HOOK_URL", far.URL+"/hook?key=%s&b=1"), "HOOK_HEADER": secret("HOOK_HEADER", `a"b<c>/%s+=`), "HOOK_KEY": secret("HOOK_KEY", `k&"%s`),
+	}
+	values["HOOK_SECRET"] = "whsec_" + base64.StdEncoding.EncodeToString([]byte(secret("HOOK_SECRET", "%s0123456789abcdef")))
+	var echo []string
+	for _, v := range values {
+		echo = append(echo, formsOf(v)...)
+	}
+	m.echo = strings.Join(echo, " ")
+
+	d := newDrill(t, drillSetup{replicas: 2, file: strings.ReplaceAll(mirrorFile, "MIRROR", far.URL), values: values})
+	enough := map[string]int{
+		"chat.postMessage": 10, "chat.postMessage broken": 1, "auth.test broken": 5, "conversations.history": 5, "slack webhook": 9, "sendMessage": 11, "getMe": 4, "webhook": 8,
+	}
+	sent := 0
+	d.until("every way out has given its secrets back in every way", 20*time.Second, func() bool {
+		if sent < 20 { // some are refused for good: others must come after them
+			d.fire(sent, "db", "warning", fmt.Sprint("mirror ", sent))
+			sent++
+		}
+		for what, n := range enough {
+			if m.count(what) < n {
+				return false
+			}
+		}
+		return true
+	})
+
+	base := "http://" + d.replicas[0].Addr()
+	var said, pages strings.Builder
+	get := func(into *strings.Builder, path string) {
+		n, body := status(t, base+path)
+		if n != http.StatusOK {
+			t.Errorf("%s: %d %s", path, n, body)
+		}
+		into.WriteString(body)
+	}
+	for _, path := range []string{"/v1/deliveries?limit=200", "/v1/incidents?limit=200", "/v1/notifiers", "/openapi.json"} {
+		get(&said, path)
+	}
+	for _, id := range list[string](d, "select id::text from delivery order by id limit 100") {
+		get(&said, "/v1/deliveries/"+id)
+	}
+	for _, id := range list[string](d, "select id::text from incident order by id limit 20") {
+		get(&said, "/v1/incidents/"+id)
+		get(&pages, "/incidents/"+id)
+	}
+	for _, a := range d.replicas {
+		said.WriteString(fetch(t, "http://"+a.MetricsAddr()+"/metrics", http.StatusOK))
+	}
+	d.stop()
+	places := map[string]string{"the database": wholeDatabase(t, d.database), "the log": d.log(), "the API": said.String(), "a page": pages.String()}
+	for where, text := range places {
+		if where != "a page" && !strings.Contains(text, "${SLACK_SECRET}") {
+			t.Errorf("%s does not name ${SLACK_SECRET}: nothing was given back there", where)
+		}
+		for name, value := range values {
+			for _, form := range append(formsOf(value), middle[name], d.database) {
+				if at := strings.Index(text, form); at >= 0 {
+					t.Errorf("%s holds %s: …%s…", where, name, text[max(0, at-120):min(len(text), at+len(form)+40)])
+					break
+				}
 			}
 		}
 	}
