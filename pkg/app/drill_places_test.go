@@ -174,7 +174,7 @@ func TestTelegramTakesLessThanTheWholeMessage(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t, drillSetup{file: formsFile})
 	history := func(title, kind string) string {
-		return fmt.Sprintf("%q", list[string](d, "select h.outcome || ' ' || h.form from attempt_history h join delivery_board b using (delivery_id) where b.title = $1 and h.kind = $2 and h.operation <> 'edit' order by attempt_no", title, kind))
+		return fmt.Sprintf("%q", list[string](d, "select coalesce(h.outcome, 'open') || ' ' || h.form from attempt_history h join delivery_board b using (delivery_id) where b.title = $1 and h.kind = $2 and h.operation <> 'edit' order by attempt_no", title, kind))
 	}
 	shown := func(title string) telegramtest.Message {
 		t.Helper()

@@ -25,7 +25,7 @@ import (
 )
 
 // drillPatience bounds the waits of drills: a storm on two crowded cores takes a while.
-const drillPatience = 90 * time.Second
+var drillPatience = time.Duration(drillAmount(120, 900)) * time.Second
 
 // drillAmount is how much a drill sends: little in `make test`, much in `make drill`.
 func drillAmount(test, drill int) int {
