@@ -79,6 +79,9 @@ func TestEscalationPassesOverWhatIsKeptBack(t *testing.T) {
 				}
 				all.Wait()
 				w.step("escalate")
+				if left, err := w.st.OverduePages(t.Context(), 10); err != nil || len(left) != 0 {
+					t.Errorf("%d pages are to be passed over once more: %v", len(left), err)
+				}
 			}
 			id := w.fire("k")
 			storetest.MoveClock(t, w.url, 5*time.Second) // the bound for the card is over

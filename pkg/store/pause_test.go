@@ -444,9 +444,9 @@ func TestAdoptMarksTheAttemptThatMadeIt(t *testing.T) {
 		found delivery.Reference
 		want  string
 	}{
-		"made by the first": {ts(10 * time.Second), "reconcile sent, worker failed, worker unknown, worker unknown"},
-		"by the third":      {ts(130 * time.Second), "worker unknown, worker failed, reconcile sent, worker unknown"},
-		"by the last":       {ts(time.Hour), "worker unknown, worker failed, worker unknown, reconcile sent"},
+		"made by the first, when the second had failed": {ts(70 * time.Second), "reconcile sent, worker failed, worker unknown, worker unknown"},
+		"by the third": {ts(130 * time.Second), "worker unknown, worker failed, reconcile sent, worker unknown"},
+		"by the last":  {ts(time.Hour), "worker unknown, worker failed, worker unknown, reconcile sent"},
 		"by the last, whose clock is a little slow": {ts(176 * time.Second), "worker unknown, worker failed, worker unknown, reconcile sent"},
 		"before all, by a clock that is far off":    {ts(-time.Hour), "worker unknown, worker failed, worker unknown, reconcile sent"},
 		"nobody knows when":                         {delivery.Reference{ChatID: 1, MessageID: 2}, "worker unknown, worker failed, worker unknown, reconcile sent"},
