@@ -107,7 +107,7 @@ func TestTwoReplicasAskForOneSlot(t *testing.T) {
 		t.Fatalf("%+v and %+v", a, b)
 	}
 	if b.Now {
-		a, b = b, a
+		b = a
 	}
 	staysFor(t, "the second", b, time.Second)
 }
@@ -294,7 +294,6 @@ func TestThoseAheadGoFirst(t *testing.T) {
 	goes(t, "another destination", s.turns(ask(claimed[late].Delivery, "slack:0123/C9", onceASecond))[0])
 
 	// While there is no slot nobody is called.
-	before = s.whole(second)
 	s.exec("update delivery set next_at = clock_timestamp() + interval '10 s' where id = $1", first)
 	sleeps := s.whole(first)
 	staysFor(t, "without a slot", s.turns(ask(claimed[late].Delivery, room, onceASecond))[0], 3*time.Second)

@@ -88,6 +88,9 @@ func TestThrottledDestinationRests(t *testing.T) {
 		if r := s.row(id); r.Tries != 0 || r.Attempts > 1 {
 			t.Errorf("%+v", r)
 		}
+		if get[string](s, "select coalesce(queue, '') from delivery where id = $1", id) == "" {
+			t.Errorf("%s has no place in the queue", id)
+		}
 	}
 	s.move(26 * time.Second)
 	s.settled()
