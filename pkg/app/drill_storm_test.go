@@ -58,7 +58,7 @@ const pageBound = time.Second
 func TestStormOfCardsLeavesInOrderAndWithinTheLimits(t *testing.T) {
 	t.Parallel()
 	const channels = 5
-	each := drillAmount(30, 400)
+	each := drillAmount(30, 100)
 	d := newDrill(t, drillSetup{
 		replicas: 3, file: stormFile,
 		slack: slacktest.Options{Channels: []slacktest.Channel{{ID: "C0000", Name: "c0"}, {ID: "C0001", Name: "c1"}, {ID: "C0002", Name: "c2"}}},
