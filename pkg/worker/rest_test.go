@@ -369,7 +369,14 @@ func TestProbeThatSaysNothing(t *testing.T) {
 			s.probeNow()
 			s.until("the probe", func() bool { return p.asked() == 1 })
 			s.waitFor(s.add(s.incident("b"), aCard("another"))[0], delivery.Sent)
-			s.until("its row", func() bool { return get[int](s, "select probes from pause where trial is null") == 1 })
+			if name != "hangs" {
+				s.until("its end", func() bool { return w.logs.FilterMessageSnippet("asked whether an account is well").Len() == 1 })
+				n := w.line.executed("Pauses")
+				s.until("what follows it", func() bool { return w.line.executed("Pauses") >= n+2 })
+			}
+			if n := get[int](s, "select count(*)::int from pause where trial is null and probes = 1"); n != 1 || len(p.all()) != 1 {
+				t.Errorf("%d breakers without a trial, %d calls", n, len(p.all()))
+			}
 			if name == "hangs" {
 				w.stop()
 				if err := <-ended; err != context.Canceled { //nolint:errorlint // the context's own
