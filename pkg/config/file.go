@@ -95,6 +95,7 @@ type Notifier struct {
 	Retries     delivery.Retries
 	Off         bool
 	Pace        Pace
+	account     string // what Account says, once the file is read: it is asked for with each delivery
 
 	// slack
 	Token, WebhookURL, Channel, SigningSecret, AppToken, APIURL string

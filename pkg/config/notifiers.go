@@ -46,7 +46,9 @@ func (l *loader) notifiers(root *object) {
 			v.problem("give it a type: "+strings.Join(types, ", "), "the notifier %s is empty", name)
 		}
 		if o := v.object(); o != nil {
-			l.file.Notifiers[name] = notifier(o, name)
+			n := notifier(o, name)
+			n.account = n.Account()
+			l.file.Notifiers[name] = n
 		}
 	}
 }

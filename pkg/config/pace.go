@@ -97,6 +97,9 @@ func ParseRate(s string) (pace.Rule, error) {
 // Account is a name for the notifier's credentials that tells nothing of them: notifiers with the same ones share it, on
 // all replicas. What is sent through it shares pace, pauses and breaker.
 func (n Notifier) Account() string {
+	if n.account != "" {
+		return n.account
+	}
 	h := sha256.New()
 	for _, s := range []string{n.Type, n.APIURL, n.Token, n.WebhookURL, n.URL, n.Path} {
 		fmt.Fprintf(h, "%d:%s", len(s), s)

@@ -146,7 +146,11 @@ func (d Delivery) retry(c Change, e Env, a Attempt, r Result) Step {
 	age := a.StartedAt.Add(r.Duration).Sub(d.CreatedAt)
 	switch r.Fault {
 	case FaultThrottled:
-		return d.queue(c, max(r.RetryAfter, minThrottle), a.Queue, r.Reason, r.Sentence, age, e.Policy.Wait)
+		sentence := r.Sentence
+		if sentence == "" {
+			sentence = restSentence
+		}
+		return d.queue(c, max(r.RetryAfter, minThrottle), a.Queue, r.Reason, sentence, age, e.Policy.Wait)
 	case FaultAccount: // nothing but a person's hand helps: the account's breaker is open, nothing is lost
 		return d.queue(c, accountWait, "", r.Reason, r.Sentence, age, e.Policy.Wait)
 	case FaultDenied:
@@ -154,6 +158,9 @@ func (d Delivery) retry(c Change, e Env, a Attempt, r Result) Step {
 	}
 	return d.again(c, delay, true, r.Reason, r.Sentence)
 }
+
+// restSentence is what a person should know of a delivery that its provider asked to wait.
+const restSentence = "The provider has asked for rest."
 
 // sent records what the provider accepted. What is wished may have moved on meanwhile: then one more call follows.
 func (d Delivery) sent(c Change, a Attempt, ref Reference, reason string) Step {

@@ -51,7 +51,7 @@ func (d Delivery) Judge(f Facts) Verdict {
 	case d.Stop != nil && !edits:
 		// Noted while an attempt was open that is closed by now: nothing more may be made.
 		return done(d.stopped(d.stay()))
-	case d.Doubt != nil && f.Policy.OnUnknown == Hold && !edits && !looks:
+	case d.Doubt != nil && f.Policy.OnUnknown == Hold && !edits && !looks && d.Doubt.Scans < looksNeeded:
 		return done(d.hold(d.stay()))
 	case !edits && !d.ExpiresAt.IsZero() && !f.Now.Before(d.ExpiresAt):
 		return settle(Expired, "lifetime_over")

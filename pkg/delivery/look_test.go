@@ -55,7 +55,7 @@ func TestWhatALookUpFindsIsAdopted(t *testing.T) {
 }
 
 // Before the first request can have died it is not looked for; after two complete look-ups half a minute apart it was not
-// made: the next create is no repeat. A kind that is held when in doubt is held then too.
+// made: the next create is no repeat, also of a kind that is held while in doubt.
 func TestNotFoundTwiceIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	l := lookable(t, delivery.Card, delivery.Retry)
@@ -85,7 +85,7 @@ func TestNotFoundTwiceIsMadeAgain(t *testing.T) {
 		t.Errorf("after two look-ups comes %+v", v)
 	}
 	f.Policy.OnUnknown = delivery.Hold
-	if v := l.d.Judge(f); v.Step == nil || v.Step.To() != delivery.Held {
+	if v := l.d.Judge(f); v.Step != nil || v.LookUp || v.Operation != delivery.OpCreate {
 		t.Errorf("with hold comes %+v", v)
 	}
 }
@@ -258,12 +258,16 @@ func TestPageThatIsKeptBackIsOverdue(t *testing.T) {
 		{"a pause beyond the bound", delivery.Page, 0, 6 * time.Second, true, false},
 		{"the rest of a pause", delivery.Page, 3 * time.Second, 3 * time.Second, true, false},
 		{"a slot of an old page", delivery.Page, time.Hour, time.Second, false, false},
+		{"one of many slots", delivery.Page, 11 * time.Second, -time.Second, true, false},
 		{"an edit", delivery.Page, 0, time.Minute, false, true},
 		{"a card", delivery.Card, 0, time.Minute, false, false},
 	} {
 		d := delivery.Delivery{ID: rowID, Kind: c.kind, State: delivery.Pending, Effect: 1, Desired: 1, Token: lease, CreatedAt: t0}
 		if c.made {
 			d.Reference = made
+		}
+		if c.delay < 0 { // it has waited for one before
+			c.delay, d.Queue = -c.delay, "queue"
 		}
 		f := delivery.Facts{Now: t0.Add(c.age), Policy: policy("retry")}
 		got := d.Queued(f, c.delay, "queue", "paused", "").Change()

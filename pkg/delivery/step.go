@@ -95,7 +95,9 @@ func (d Delivery) again(c Change, delay time.Duration, jitter bool, reason, sent
 // queue gives the delivery back to wait for its destination's turn: its place among those that wait is kept, and a page
 // that waits longer than its bound is overdue. age is how long ago it was made.
 func (d Delivery) queue(c Change, delay time.Duration, queue, reason, sentence string, age, bound time.Duration) Step {
-	if d.Kind == Page && !d.edits() && delay > max(bound-age, shortWait) {
+	// Many short waits are a long one.
+	often := d.Queue != "" && age > 2*bound
+	if d.Kind == Page && !d.edits() && (delay > max(bound-age, shortWait) || often) {
 		c.Overdue = true
 	}
 	s := d.again(c, delay, false, reason, sentence)

@@ -183,6 +183,26 @@ func TestAnswersToWhatIsOver(t *testing.T) {
 	}
 }
 
+// An account that breaks again after it was said to be well is news, however soon.
+func TestBrokenAgainIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for round := range 3 {
+		var r intake.Result
+		w.tx(func(tx *store.Tx) error {
+			var err error
+			r, err = w.in.SelfAlert(t.Context(), tx, intake.Self{Kind: intake.SelfNotifierBroken, Criticality: "critical", About: "ops-slack", Title: "broken"})
+			return err
+		})
+		if len(r.Deliveries) == 0 {
+			t.Fatalf("round %d is silent", round)
+		}
+		if done, err := w.in.ResolveSelf(t.Context(), "_tocsin:notifier_broken:ops-slack", "it works", func(*store.Tx) (bool, error) { return false, nil }); err != nil || !done {
+			t.Fatalf("%t, %v", done, err)
+		}
+	}
+}
+
 func TestSelfAlertIsAnnouncedOnceADay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -190,13 +210,13 @@ func TestSelfAlertIsAnnouncedOnceADay(t *testing.T) {
 		var r intake.Result
 		w.tx(func(tx *store.Tx) error {
 			var err error
-			r, err = w.in.SelfAlert(t.Context(), tx, intake.Self{Kind: "notifier_broken", Criticality: "critical", About: "ops-slack", Title: "broken", Labels: map[string]string{"notifier": "ops-slack"}})
+			r, err = w.in.SelfAlert(t.Context(), tx, intake.Self{Kind: "delivery_rejected", Criticality: "critical", About: "ops-slack", Title: "broken", Labels: map[string]string{"notifier": "ops-slack"}})
 			return err
 		})
 		return r
 	}
 	settle := func() {
-		done, err := w.in.ResolveSelf(t.Context(), "_tocsin:notifier_broken:ops-slack", "it works", func(*store.Tx) (bool, error) { return false, nil })
+		done, err := w.in.ResolveSelf(t.Context(), "_tocsin:delivery_rejected:ops-slack", "it works", func(*store.Tx) (bool, error) { return false, nil })
 		if err != nil || !done {
 			t.Fatalf("%t, %v", done, err)
 		}

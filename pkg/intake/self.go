@@ -18,6 +18,7 @@ const AnnounceEvery = 24 * time.Hour
 
 // The kinds of self-alerts that are raised here. delivery_<state> is raised by the scheduler.
 const (
+	deathKinds         = "delivery_"
 	SelfUnrouted       = "unrouted"
 	SelfNobodyAnswered = "nobody_answered"
 	SelfNotifierBroken = "notifier_broken"
@@ -98,8 +99,11 @@ func (i *Intake) ResolveSelf(ctx context.Context, key, why string, cause func(tx
 
 // quiet says that a self-alert incident sends nothing: one with its key was announced less than a day ago. It says so
 // once on the timeline.
+//
+// That is for deaths and for what no route takes, which come one by one from one cause. An account that breaks after it was
+// said to be well, a file that is wrong anew, an incident that nobody answers: each is news.
 func (c *change) quiet(ctx context.Context) (bool, error) {
-	if len(c.ds) > 0 {
+	if len(c.ds) > 0 || !strings.HasPrefix(c.inc.Key, plan.SelfKey+deathKinds) && !strings.HasPrefix(c.inc.Key, plan.SelfKey+SelfUnrouted) {
 		return false, nil
 	}
 	at, ok, err := c.tx.LastAnnounced(ctx, c.inc.Key)

@@ -148,7 +148,7 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 		s := j.GiveBack(f.Worker.Poll, "")
 		return &s
 	}
-	facts.LookUp = w.lookUpAfter(n, p)
+	facts.LookUp = w.lookUpAfter(n, p, j.Form)
 	j.notifier, j.provider, j.facts, j.breaker = n, p, facts, breakerKey(f, n)
 	j.env = delivery.Env{
 		Policy: facts.Policy, Retries: n.Retries, Resolved: facts.Resolved, LookUp: facts.LookUp, Forms: n.Type == "slack" || n.Type == "telegram",

@@ -21,6 +21,7 @@ const (
 	breakerFirst = 30 * time.Second // until an account in trouble is asked for the first time
 	breakerLook  = time.Minute      // how often what waits for an account looks by itself; the breaker's end brings it forward
 	probeTimeout = 15 * time.Second
+	probeTrust   = 10 * time.Minute // how long after a probe has closed a breaker another probe's word alone does not
 )
 
 // rests is what this replica knows of pauses, breakers and moved chats. It spares claims that begin would turn away; what
@@ -360,7 +361,11 @@ func (w *Worker) ask(p store.Pause) error {
 	defer cancel()
 	switch {
 	case r.Outcome == delivery.OutcomeSent:
-		return w.closeBreaker(ctx, p)
+		// A probe that says well while calls are refused would open and close the breaker for ever, each time with a new alert:
+		// the second time within a while one delivery must prove it.
+		if last, was := w.mended.Swap(p.Key, time.Now()); !was || time.Since(last.(time.Time)) > probeTrust {
+			return w.closeBreaker(ctx, p)
+		}
 	case r.Fault == delivery.FaultAccount, r.Evidence != delivery.Answered, r.HTTPStatus >= 500, r.Fault == delivery.FaultThrottled:
 		return nil // it is not, or nobody could say
 	}

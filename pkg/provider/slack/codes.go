@@ -77,7 +77,7 @@ var codes = map[string]row{
 	"two_factor_setup_required": {verdict: account, sentence: "the token's user must set up two-factor sign-in in Slack", tested: true},
 	"missing_scope":             {verdict: account, sentence: newScope},
 	"not_allowed_token_type":    {verdict: account, sentence: useBot},
-	"no_permission":             {verdict: account, sentence: "give the Slack app the scope chat:write, reinstall it, then send again"},
+	"no_permission":             {verdict: account, sentence: "give the Slack app the scope chat:write, reinstall it"},
 	"access_denied":             {verdict: account, sentence: allowApp},
 	"accesslimited":             {verdict: account, sentence: allowApp},
 	"app_access_restricted":     {verdict: account, sentence: allowApp},

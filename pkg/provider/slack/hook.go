@@ -70,11 +70,25 @@ func jsonPost(ctx context.Context, u *url.URL, body []byte) *http.Request {
 	return r.WithContext(ctx)
 }
 
+// restOf is the rest that the body of a 429 asks for, at most a day.
+func restOf(body []byte) time.Duration {
+	var asked struct {
+		Seconds float64 `json:"retry_after"`
+	}
+	if json.Unmarshal(body, &asked) != nil || !(asked.Seconds > 0) {
+		return 0
+	}
+	return time.Duration(min(asked.Seconds, 86400) * float64(time.Second))
+}
+
 // judgeHook judges by the body first and the status second, since most of the statuses are not documented. Slack's
 // own webhooks say "ok"; servers that speak like Slack, and workflow URLs, say anything with a 2xx.
 func judgeHook(rec wire.Record, slacks bool) delivery.Result {
 	res, settled := rec.Judge()
 	if settled {
+		if res.Fault == delivery.FaultThrottled && rec.Header.Get("Retry-After") == "" {
+			res.RetryAfter = max(res.RetryAfter, restOf(rec.Body)) // webhooks have been seen to say it in the body alone
+		}
 		return res
 	}
 	if !rec.Whole() {

@@ -6,7 +6,10 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 )
 
-const missingScope = "missing_scope"
+const (
+	missingScope  = "missing_scope"
+	unknownMethod = "unknown_method"
+)
 
 // Probe asks auth.test, which has no effect. Its ok mends only the faults with which it would be refused itself; of a missing
 // scope the list of scopes tells that comes with the answer.
@@ -16,7 +19,7 @@ func (p *Provider) Probe(ctx context.Context, code string) delivery.Result {
 	}
 	_, rec, res, ok := p.authTest(ctx)
 	switch {
-	case !ok && res.Code == "unknown_method": // a server that only speaks like Slack
+	case !ok && res.Code == unknownMethod: // a server that only speaks like Slack
 		return rec.Doubt("not_proven", "the server does not know auth.test")
 	case !ok:
 		return res

@@ -1,8 +1,10 @@
 package slack
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -11,12 +13,13 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/wire"
 )
 
 const (
-	scanMargin = time.Minute // the ts of a message is Slack's clock, the start of an attempt is ours
-	scanPage   = 200         // messages a page. Slack gives fewer where it likes, and apps that are sold get 15
-	scanPages  = 50          // pages of one scan
+	scanMargin = time.Minute   // the ts of a message is Slack's clock, the start of an attempt is ours
+	scanPage   = 200           // messages a page. Slack gives fewer where it likes, and apps that are sold get 15
+	scanMost   = 50 * scanPage // messages of one scan
 )
 
 // Scan looks through what was posted for messages of this bot that carry a mark. Only a whole look-up proves that something
@@ -29,7 +32,7 @@ func (p *Provider) Scan(ctx context.Context, s provider.Search) provider.Scan {
 		return scan
 	}
 	me, res, ok := p.whoAmI(ctx)
-	if !ok && (res.Fault == delivery.FaultAccount || res.RetryAfter > 0) {
+	if !ok && res.Code != unknownMethod && (res.Fault == delivery.FaultAccount || res.RetryAfter > 0) {
 		return stopped(scan, res)
 	}
 	if s.Operation == delivery.OpReply {
@@ -90,8 +93,16 @@ func (p *Provider) readAll(ctx context.Context, scan *provider.Scan, me identity
 	if !oldest.IsZero() {
 		form.Set("oldest", stamp(oldest.Add(-scanMargin)))
 	}
-	for range scanPages {
+	limit := scanPage
+	for left := scanMost; left > 0; left -= limit {
 		rec := p.ask(ctx, method, form)
+		if errors.Is(rec.ReadErr, wire.ErrTooLong) && limit > 1 {
+			// Rich cards in escaped JSON: fewer of them at a time.
+			limit = max(1, limit/4)
+			left += limit // nothing was read
+			form.Set("limit", strconv.Itoa(limit))
+			continue
+		}
 		res, a, ok := judge(rec, opRead, channel)
 		if !ok {
 			if res.Code == missingScope && a.needed == "" {
@@ -101,7 +112,7 @@ func (p *Provider) readAll(ctx context.Context, scan *provider.Scan, me identity
 			return res, false
 		}
 		var list []json.RawMessage
-		if json.Unmarshal(a.top["messages"], &list) != nil {
+		if raw := a.top["messages"]; !bytes.HasPrefix(raw, []byte("[")) || json.Unmarshal(raw, &list) != nil {
 			return rec.Doubt("no_messages", "Slack answered ok without a list of messages"), false
 		}
 		for _, raw := range list {
@@ -127,7 +138,7 @@ func (p *Provider) readAll(ctx context.Context, scan *provider.Scan, me identity
 		}
 		form.Set("cursor", cursor)
 	}
-	return delivery.Result{Reason: "slack:too_many_messages", Error: fmt.Sprintf("more than %d pages were posted since", scanPages)}, false
+	return delivery.Result{Reason: "slack:too_many_messages", Error: fmt.Sprintf("more than %d messages were posted since", scanMost)}, false
 }
 
 func nextCursor(a answer) string {

@@ -179,6 +179,32 @@ func TestMarksOfUnnamedAuthorsAreAdopted(t *testing.T) {
 	}
 }
 
+// A page of rich cards can be larger than an answer may be: fewer are asked for at a time, until it fits.
+func TestPagesThatAreTooLargeAreReadInParts(t *testing.T) {
+	t.Parallel()
+	s, p := start(t)
+	rich := strings.Repeat("x", 7_000)
+	for i := range 190 {
+		s.Put(slacktest.Message{Channel: "C0OPS", User: "U9", BotID: "B9", Text: fmt.Sprint(i, rich)})
+	}
+	first := made(t, p, short("key-1", "C0OPS"))
+	if scan := p.Scan(t.Context(), search("C0OPS")); !scan.Complete || scan.Found["key-1"] != first {
+		t.Errorf("complete %t, found %v, %s", scan.Complete, scan.Found, scan.Error)
+	}
+}
+
+// A list that is none proves nothing.
+func TestNoListOfMessagesIsNoLookUp(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"ok":true,"messages":null,"has_more":false}`, `{"ok":true}`, `{"ok":true,"messages":{}}`} {
+		s, p := start(t)
+		s.MustFault(chattest.Fault{Kind: chattest.Answer, Method: "conversations.history", Body: body})
+		if scan := p.Scan(t.Context(), search("C0OPS")); scan.Complete || scan.Blind {
+			t.Errorf("%s: %+v", body, scan)
+		}
+	}
+}
+
 // Of two messages with one key the first is adopted.
 func TestFirstOfTwoIsAdopted(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ func (r Record) Text(s string) string { return clean(r.redact, s) }
 // Answer is the first MaxAnswer bytes of the body, fit to be kept. Secrets go out before the cut, which could
 // otherwise leave half of one.
 func (r Record) Answer() string {
-	s := clean(r.redact, string(r.Body))
+	s := clean(r.redact, string(r.Body[:min(len(r.Body), maxClean+1)]))
 	if len(s) > MaxAnswer {
 		s = strings.ToValidUTF8(s[:MaxAnswer], "") // only the last rune can be broken
 	}
@@ -39,7 +39,23 @@ func (r Record) short(s string, limit int) string {
 // Clean makes all the text of a result that a provider has filled in fit to be kept.
 func (r Record) Clean(res delivery.Result) delivery.Result { return r.clean(res) }
 
+// The bounds of what is redacted. Looking for secrets in every escaped form costs time for each escape sign, and a provider
+// may answer with a mebibyte of them; more than the first kilobytes is never kept. What stands at the cut may be half a
+// secret, so the end goes too.
+const (
+	maxClean = 8 << 10
+	cutClean = 4 << 10
+)
+
 func clean(red Redactor, s string) string {
+	if len(s) > maxClean {
+		s = cleaned(red, s[:maxClean])
+		return strings.ToValidUTF8(s[:max(0, len(s)-cutClean)], "")
+	}
+	return cleaned(red, s)
+}
+
+func cleaned(red Redactor, s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 	if red != nil {
 		s = red.String(s)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/redact"
 )
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -71,6 +73,30 @@ func TestRetryAfter(t *testing.T) {
 		}
 		if got := RetryAfter(h, now); got != c.want {
 			t.Errorf("%q: %s, want %s", c.after, got, c.want)
+		}
+	}
+}
+
+// An answer full of escape signs must not cost the lease: what is not kept is not looked through. No half of a secret is left
+// where it was cut.
+func TestLongAnswersAreLookedThroughInPart(t *testing.T) {
+	t.Parallel()
+	secret := strings.Repeat("s3cret/", 300)
+	set := redact.New(map[string]string{"A": secret, "B": "another-secret-value", "C": "https://example.com/hook/third"})
+	for _, sign := range []string{"%", "\\u0451", "&amp;"} {
+		r := Record{redact: set, Body: []byte(strings.Repeat(sign, MaxBody/len(sign)))}
+		began := time.Now()
+		if got := r.Answer(); len(got) > MaxAnswer || got == "" {
+			t.Errorf("%q: %d bytes", sign, len(got))
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%q took %s", sign, took)
+		}
+	}
+	for _, before := range []int{0, 1000, MaxAnswer - 10, maxClean - 1000, maxClean - 10} {
+		r := Record{redact: set, Body: []byte(strings.Repeat("x", before) + secret + strings.Repeat("y", 10_000))}
+		if got := r.Answer(); strings.Contains(got, "s3cret") {
+			t.Errorf("after %d bytes a part of the secret is left", before)
 		}
 	}
 }
