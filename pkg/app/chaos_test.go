@@ -162,9 +162,9 @@ escalations:
   slack: {every: 24h, steps: [{after: 0s, page: ["user:ana"]}]}
   both: {every: 24h, steps: [{after: 0s, page: ["user:bo"]}]}
 notifiers:
-  ops-slack: {type: slack, token: %[2]q, channel: C0OPS, api_url: %[3]q, timeout: 1s, pace: off, concurrency: 6, retries: {delay: 200ms, max_delay: 2s}}
+  ops-slack: {type: slack, token: %[2]q, channel: C0OPS, api_url: %[3]q, timeout: 1s, pace: {destination: 100/s}, concurrency: 6, retries: {delay: 200ms, max_delay: 2s}}
   slack-dm: {type: slack, token: %[2]q, api_url: %[3]q, timeout: 1s, pace: {destination: 100/s}, concurrency: 6, retries: {delay: 200ms, max_delay: 2s}}
-  ops-telegram: {type: telegram, token: %[4]q, chat_id: "-1001000000001", api_url: %[5]q, timeout: 1s, pace: off, concurrency: 4, retries: {delay: 200ms, max_delay: 2s}}
+  ops-telegram: {type: telegram, token: %[4]q, chat_id: "-1001000000001", api_url: %[5]q, timeout: 1s, pace: {destination: 100/s, group: off, account: off}, concurrency: 4, retries: {delay: 200ms, max_delay: 2s}}
   telegram-dm: {type: telegram, token: %[4]q, api_url: %[5]q, timeout: 1s, pace: {destination: 100/s, group: off, account: off}, concurrency: 4, retries: {delay: 200ms, max_delay: 2s}}
 routes:
   - {match: "alert.*.critical.chaos", notify: [ops-slack], escalate: slack}
