@@ -33,6 +33,7 @@ type DevOptions struct {
 	Program  string // how people start it, for the commands that are printed; empty: tocsin
 	Database string // a migrated, empty database to use instead of a private Postgres
 	AnyPorts bool   // free ports instead of the usual ones
+	Unpaced  bool   // the chats take messages as fast as they come: for measurements
 }
 
 // The usual ports. Where one is taken, a free one is.
@@ -139,8 +140,12 @@ func (e *DevEnvironment) start(ctx context.Context, o DevOptions) error {
 	}
 	text, hash := store.MakeToken()
 	e.Token = text
+	pace := ""
+	if o.Unpaced {
+		pace = ", pace: off"
+	}
 	body, err := devFile{Listen: api[0].Addr().String(), Metrics: metrics[0].Addr().String(), Public: public,
-		SlackAPI: e.Slack.APIURL(), TelegramAPI: e.Telegram.APIURL(), LogPath: filepath.Join(o.Dir, "alerts.jsonl")}.text(hash)
+		SlackAPI: e.Slack.APIURL(), TelegramAPI: e.Telegram.APIURL(), LogPath: filepath.Join(o.Dir, "alerts.jsonl"), Pace: pace}.text(hash)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,13 @@ const patience = 20 * time.Second
 // startDev starts the development environment on free ports and a database of the test's own.
 func startDev(t testing.TB) (*DevEnvironment, *client.Client) {
 	t.Helper()
-	e, err := StartDev(t.Context(), DevOptions{Dir: t.TempDir(), Database: storetest.New(t), AnyPorts: true})
+	return startDevAs(t, DevOptions{})
+}
+
+func startDevAs(t testing.TB, o DevOptions) (*DevEnvironment, *client.Client) {
+	t.Helper()
+	o.Dir, o.Database, o.AnyPorts = t.TempDir(), storetest.New(t), true
+	e, err := StartDev(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,8 @@ func (d devSecrets) lookup(name string) (string, bool) {
 // devFile is the sample file with its addresses filled in.
 type devFile struct {
 	Listen, Metrics, Public, TokenHash, SlackAPI, TelegramAPI, LogPath string
+
+	Pace string // of the chats, as the end of a notifier: ", pace: off"; empty: the usual one
 }
 
 func (d devFile) text(tokenHash []byte) ([]byte, error) {
@@ -65,10 +67,10 @@ escalations:
       - {after: 2m, page: ["user:cho"]}
 
 notifiers:
-  ops-slack: {type: slack, token: "${SLACK_TOKEN}", signing_secret: "${SLACK_SIGNING_SECRET}", channel: C0OPS, api_url: {{quote .SlackAPI}}, timeout: 5s}
-  slack-dm: {type: slack, token: "${SLACK_TOKEN}", signing_secret: "${SLACK_SIGNING_SECRET}", api_url: {{quote .SlackAPI}}, timeout: 5s}
-  ops-telegram: {type: telegram, token: "${TELEGRAM_TOKEN}", webhook_secret: "${TELEGRAM_SECRET}", chat_id: "-1001000000001", api_url: {{quote .TelegramAPI}}, timeout: 5s}
-  telegram-dm: {type: telegram, token: "${TELEGRAM_TOKEN}", webhook_secret: "${TELEGRAM_SECRET}", api_url: {{quote .TelegramAPI}}, timeout: 5s}
+  ops-slack: {type: slack, token: "${SLACK_TOKEN}", signing_secret: "${SLACK_SIGNING_SECRET}", channel: C0OPS, api_url: {{quote .SlackAPI}}, timeout: 5s{{.Pace}}}
+  slack-dm: {type: slack, token: "${SLACK_TOKEN}", signing_secret: "${SLACK_SIGNING_SECRET}", api_url: {{quote .SlackAPI}}, timeout: 5s{{.Pace}}}
+  ops-telegram: {type: telegram, token: "${TELEGRAM_TOKEN}", webhook_secret: "${TELEGRAM_SECRET}", chat_id: "-1001000000001", api_url: {{quote .TelegramAPI}}, timeout: 5s{{.Pace}}}
+  telegram-dm: {type: telegram, token: "${TELEGRAM_TOKEN}", webhook_secret: "${TELEGRAM_SECRET}", api_url: {{quote .TelegramAPI}}, timeout: 5s{{.Pace}}}
   team-log: {type: log, path: {{quote .LogPath}}, timeout: 5s}
 
 routes:

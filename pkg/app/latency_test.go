@@ -21,7 +21,7 @@ const latencyAlerts = 200
 // BenchmarkLatency measures how long it takes from the 202 to the moment at which the card's call reaches the chat, on
 // a quiet system of two replicas that take the alerts in turn. The budget is p50 < 20 ms and p99 < 100 ms.
 func BenchmarkLatency(b *testing.B) {
-	e, _ := startDev(b)
+	e, _ := startDevAs(b, DevOptions{Unpaced: true})
 	var clients []*client.Client
 	for _, a := range e.Replicas {
 		c, err := client.New("http://"+a.Addr(), e.Token)
