@@ -315,6 +315,27 @@ func TestThoseAheadGoFirst(t *testing.T) {
 	goes(t, "the one that came later", s.turns(ask(s.take(alpha).Delivery, room, onceASecond))[0])
 }
 
+// A call that begins tells the first of those who wait when the slot after it is free, whatever they have been told before.
+func TestCallThatBeginsTellsTheNext(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	inc := s.incident("k")
+	one, next, last := s.add(inc, delivery.Card), s.add(inc, delivery.Card), s.add(inc, delivery.Card)
+	claimed := map[uuid.UUID]store.Claimed{}
+	for _, c := range s.claim(alpha) {
+		claimed[c.ID] = c
+	}
+	s.queued(claimed[next], room, 20*time.Second)
+	s.queued(claimed[last], room, 25*time.Second)
+	before := s.whole(last)
+	rule := pace.Rule{Count: 1, Per: 10 * time.Second}
+	goes(t, "the first", s.turns(ask(claimed[one].Delivery, room, rule))[0])
+	if wait := get[float64](s, "select extract(epoch from next_at - clock_timestamp())::float8 from delivery where id = $1", next); wait > 10 || wait < 1 {
+		t.Errorf("the next is due in %.1f s", wait)
+	}
+	s.unchanged(last, before, "it is not the next")
+}
+
 func (s *site) unchangedQueue(id uuid.UUID, want string) {
 	s.t.Helper()
 	if got := s.queue(id); got != want {

@@ -340,6 +340,36 @@ func TestOneTriesForAll(t *testing.T) {
 	}
 }
 
+// A probe that says well while every call is refused is believed once: after that a delivery must prove it, and the breaker
+// stays open until one does.
+func TestProbesWordIsBelievedOnce(t *testing.T) {
+	t.Parallel()
+	s, p, mend := trouble(t)
+	p.says(func(context.Context) delivery.Result {
+		return delivery.Result{Outcome: delivery.OutcomeSent, Evidence: delivery.Answered}
+	})
+	id := s.add(s.incident("a"), aCard("ops"))[0]
+	s.start("first")
+	s.waits("account:token_revoked", 20*time.Second, id)
+	opened := get[string](s, "select since::text from pause")
+	s.probeNow()
+	s.until("a breaker that opened anew", func() bool {
+		return get[int](s, "select count(*)::int from pause where since::text <> $1", opened) == 1
+	})
+	s.waits("account:token_revoked", 20*time.Second, id)
+	opened = get[string](s, "select since::text from pause")
+	s.probeNow()
+	p.called(3)
+	s.waits("account:token_revoked", 20*time.Second, id)
+	if again := get[string](s, "select since::text from pause"); again != opened || p.asked() != 2 {
+		t.Errorf("the breaker of %s was opened again at %s, after %d probes", opened, again, p.asked())
+	}
+	mend()
+	s.probeNow()
+	s.waitFor(id, delivery.Sent)
+	s.until("no breaker", func() bool { return get[int](s, "select count(*)::int from pause") == 0 })
+}
+
 // A probe that answers with a panic, with silence or with the server's own trouble says nothing of the account: its breaker
 // stays open, and what goes elsewhere goes on. A stopping replica does not wait for a probe.
 func TestProbeThatSaysNothing(t *testing.T) {

@@ -56,9 +56,8 @@ func (s *scans) place(key string) *scan {
 // lookUpAfter is how long after its beginning an attempt in doubt can be looked up; 0: the provider can't be asked, or said
 // a moment ago that it may not be: then nothing need wait for it.
 func (w *Worker) lookUpAfter(n config.Notifier, p provider.Provider, form delivery.Form) time.Duration {
-	if _, ok := p.(provider.Scanner); !ok || n.WebhookURL != "" || form.NoMetadata && form.Plain { // it carries no mark
-
-		return 0
+	if _, ok := p.(provider.Scanner); !ok || n.WebhookURL != "" || form.NoMetadata && form.Plain {
+		return 0 // of the last: it carries no mark
 	}
 	if at, blind := w.blind.Load(n.Name); blind && time.Since(at.(time.Time)) < blindFor {
 		return 0

@@ -327,6 +327,33 @@ func TestOneLookUpServesAll(t *testing.T) {
 	}
 }
 
+// A message that has lost every mark can't be found: it is not looked for, and its repeat says so.
+func TestUnmarkedMessageIsNotLookedFor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, channel("ops"))
+	d := s.scanner("ops", func(context.Context, int, provider.Search) provider.Scan { return nothing })
+	refuse := delivery.Result{Outcome: delivery.OutcomeFailed, Evidence: delivery.Answered, Fault: delivery.FaultPayload, Reason: "payload:invalid"}
+	d.says(func(_ context.Context, n int, c provider.Call) delivery.Result {
+		switch n {
+		case 1:
+			r := refuse
+			r.Refused = delivery.PartMetadata
+			return r
+		case 2:
+			return refuse
+		case 3:
+			return lostIt
+		}
+		return took(n, c)
+	})
+	id := s.add(s.incident("a"), aCard("ops"))[0]
+	s.start("first")
+	s.waitFor(id, delivery.Sent)
+	if calls := d.all(); d.looked() != 0 || len(calls) != 4 || !strings.Contains(calls[3].Message.Footer, "repeat") {
+		t.Errorf("%d look-ups, %+v", d.looked(), calls)
+	}
+}
+
 // A panic in a look-up is a fault of ours and proves nothing: it is told of, nothing counts, and the next one is made.
 func TestPanicInALookUp(t *testing.T) {
 	t.Parallel()

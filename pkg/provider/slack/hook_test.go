@@ -14,6 +14,29 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/provider/wire"
 )
 
+// A webhook may say how long to rest in the body of its 429 alone; a header goes before it.
+func TestRestInTheBodyOfAWebhook(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		header map[string]string
+		body   string
+		want   time.Duration
+	}{
+		{nil, `{"retry_after":6,"ok":false,"error":"rate_limited"}`, 6 * time.Second},
+		{nil, `{"retry_after":99999999}`, 24 * time.Hour},
+		{nil, `{"retry_after":-6}`, time.Second},
+		{nil, `{"retry_after":"soon"}`, time.Second},
+		{nil, "slow down", time.Second},
+		{map[string]string{"Retry-After": "2"}, `{"retry_after":6}`, 2 * time.Second},
+	} {
+		base, _ := serve(t, 429, c.header, c.body)
+		p := newProvider(t, config.Notifier{WebhookURL: base + "/services/T/B/x"})
+		if res := judgeHook(p.client.Do(jsonPost(t.Context(), mustParse(t, p.hook), []byte("{}"))), true); res.Fault != delivery.FaultThrottled || res.RetryAfter != c.want {
+			t.Errorf("%s, header %v: %s after %s", c.body, c.header, res.Fault, res.RetryAfter)
+		}
+	}
+}
+
 func TestHookAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
