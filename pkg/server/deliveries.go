@@ -135,7 +135,7 @@ func (s *Server) decideIn(ctx context.Context, tx *store.Tx, seen api.Delivery, 
 	}
 	if action == delivery.SendAgain {
 		// What was mended is tried at once, not after the rest of a pause.
-		if err := tx.LiftPause(ctx, id); err != nil {
+		if err := tx.LiftPause(ctx, id, s.file().Notifiers[d.Notifier].Account()); err != nil {
 			return err
 		}
 	}

@@ -121,9 +121,10 @@ func (s *Store) Try(ctx context.Context, key string, notifiers []string) (bool, 
 	return true, err
 }
 
-// LiftPause ends the pause of the destination that a delivery was last sent to, unless its provider has asked for it.
-func (tx *Tx) LiftPause(ctx context.Context, id uuid.UUID) error {
-	_, err := tx.q.LiftPause(ctx, id)
+// LiftPause ends the pause of the destination that a delivery was last sent to through an account, unless its provider has
+// asked for it.
+func (tx *Tx) LiftPause(ctx context.Context, id uuid.UUID, account string) error {
+	_, err := tx.q.LiftPause(ctx, account, id)
 	return err
 }
 

@@ -363,7 +363,7 @@ func TestLiftPause(t *testing.T) {
 	b := s.started(inc, delivery.Card)
 	lift := func() map[string]store.Pause {
 		t.Helper()
-		s.tx(func(tx *store.Tx) error { return tx.LiftPause(t.Context(), b.Delivery.ID) })
+		s.tx(func(tx *store.Tx) error { return tx.LiftPause(t.Context(), b.Delivery.ID, "slack:0123") })
 		return s.pauses()
 	}
 	s.rest("rate_limited", time.Hour)
@@ -376,8 +376,12 @@ func TestLiftPause(t *testing.T) {
 	if err := s.Rest(t.Context(), store.Pause{Key: "slack:0123/C9", Scope: store.ScopeDestination, Destination: "C9", Reason: "destination:is_archived"}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
+	// The same channel id of another workspace is another channel.
+	if err := s.Rest(t.Context(), store.Pause{Key: "slack:9999/C0123", Scope: store.ScopeDestination, Account: "slack:9999", Destination: "C0123", Reason: "destination:is_archived"}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
 	got := lift()
-	if _, there := got[room]; there || len(got) != 2 {
+	if _, there := got[room]; there || len(got) != 3 {
 		t.Errorf("%s", pretty(got))
 	}
 }
