@@ -32,6 +32,7 @@ var floors = []struct {
 		"pkg/plan", "pkg/config", "pkg/api", "pkg/redact", "sql",
 	}},
 	{"2, ground: what effects share", []string{
+		"pkg/nettest",
 		"pkg/provider", "pkg/provider/wire", "pkg/provider/chattest", "pkg/store/internal/query", "pkg/store/pglocal",
 	}},
 	{"2: one effect each, its fake beside it", []string{

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/nettest"
 )
 
 const subscribersFile = `
@@ -93,12 +94,7 @@ func TestDeadSubscribersHarmNobodyElse(t *testing.T) {
 		}
 		busy.note(r.Body)
 	})
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusesURL := "http://" + nobody.Addr().String()
-	_ = nobody.Close()
+	refusesURL := "http://" + nettest.Refused(t)
 	d := newDrill(t, drillSetup{replicas: 2, file: strings.NewReplacer("WELL", wellURL, "FAILS", failsURL, "HANGS", hangsURL, "REFUSES", refusesURL, "BUSY", busyURL).Replace(subscribersFile)})
 	// What this machine can do at this moment, with other tests beside this one, while nobody is dead.
 	const quiet = 20

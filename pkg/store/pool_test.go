@@ -1,22 +1,16 @@
 package store_test
 
 import (
-	"net"
 	"strings"
 	"testing"
 
+	"github.com/tocsin-oncall/tocsin/pkg/nettest"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 // pgx tries an address with TLS and without. What it then says twice is told once, on one line.
 func TestUnreachableIsOneSentence(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
-	err = store.Migrate(t.Context(), "postgres://tocsin:hidden@"+addr+"/tocsin")
+	err := store.Migrate(t.Context(), "postgres://tocsin:hidden@"+nettest.Refused(t)+"/tocsin")
 	if err == nil {
 		t.Fatal("a database where none is")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/nettest"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/webhook"
 )
@@ -118,12 +119,7 @@ func TestExamineFindsWhatIsWrong(t *testing.T) {
 	at := func(when time.Time) provider.Examination {
 		return provider.Examination{Now: func() time.Time { return when }}
 	}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "http://" + closed.Addr().String()
-	closed.Close()
+	nobody := "http://" + nettest.Refused(t)
 	for _, c := range []struct {
 		name  string
 		n     config.Notifier

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/nettest"
 )
 
 func post(t *testing.T, c *Client, url string) Record {
@@ -145,13 +146,9 @@ func TestNothingWrittenIsFailed(t *testing.T) {
 	c := New(Options{Provider: "slack", Timeout: 3 * time.Second})
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-		res := judge(t, post(t, c, "http://"+l.Addr().String()), delivery.OutcomeFailed, delivery.NotSent, "refused")
-		if !strings.Contains(res.Error, "connecting to "+l.Addr().String()) {
+		addr := nettest.Refused(t)
+		res := judge(t, post(t, c, "http://"+addr), delivery.OutcomeFailed, delivery.NotSent, "refused")
+		if !strings.Contains(res.Error, "connecting to "+addr) {
 			t.Errorf("error %q names no place", res.Error)
 		}
 	})

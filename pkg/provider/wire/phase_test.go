@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/nettest"
 )
 
 // times says which of a record's four times must be there.
@@ -89,11 +90,7 @@ func TestPhaseInWhichACallEnded(t *testing.T) {
 	tlsServer.Config.ErrorLog = discardLog()
 	tlsServer.StartTLS()
 	t.Cleanup(tlsServer.Close)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
+	closed := nettest.Refused(t)
 	loopback := names(t, func(string, int) []netip.Addr { return addr("127.0.0.1") })
 	nobody := names(t, func(string, int) []netip.Addr { return nil })
 	mute := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }}
@@ -115,8 +112,8 @@ func TestPhaseInWhichACallEnded(t *testing.T) {
 	}{
 		{"no such name", "http://far.test./", nobody, nil, delivery.PhaseDNS, delivery.NotSent, "dns", times{dns: true}},
 		{"name server that is silent", "http://far.test./", mute, nil, delivery.PhaseDNS, delivery.NotSent, "timeout", times{dns: true}},
-		{"refused", "http://" + closed.Addr().String(), nil, nil, delivery.PhaseConnect, delivery.NotSent, "refused", times{connect: true}},
-		{"refused, by name", "http://" + named(closed.Addr().String()), loopback, nil, delivery.PhaseConnect, delivery.NotSent, "refused", times{dns: true, connect: true}},
+		{"refused", "http://" + closed, nil, nil, delivery.PhaseConnect, delivery.NotSent, "refused", times{connect: true}},
+		{"refused, by name", "http://" + named(closed), loopback, nil, delivery.PhaseConnect, delivery.NotSent, "refused", times{dns: true, connect: true}},
 		{"connection that does not come about", "http://" + full(t), nil, nil, delivery.PhaseConnect, delivery.NotSent, "timeout", times{connect: true}},
 		{"untrusted certificate", tlsServer.URL, nil, nil, delivery.PhaseTLS, delivery.NotSent, "tls", times{connect: true, tls: true}},
 		{"silent handshake", "https://" + named(quiet), loopback, nil, delivery.PhaseTLS, delivery.NotSent, "timeout", times{dns: true, connect: true, tls: true}},
