@@ -102,8 +102,9 @@ func (l *loader) read(root *object) {
 	l.escalations(root)
 	l.routes(root)
 	l.sources(root)
+	l.heartbeats(root)
 	l.kinds(root)
-	root.unsupported("heartbeats", "limits", "retention")
+	root.unsupported("limits", "retention")
 	root.done(nil)
 	l.resolve()
 }
@@ -137,6 +138,7 @@ func (l *loader) warn(format string, args ...any) {
 // warnings looks at the whole file, which has no mistakes.
 func (l *loader) warnings() {
 	l.warnSelf()
+	l.warnSources()
 	warned := map[string]bool{}
 	for _, name := range keys(l.file.Escalations) {
 		for _, id := range l.file.paged(l.file.Escalations[name]) {

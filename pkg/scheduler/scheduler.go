@@ -40,6 +40,7 @@ type Options struct {
 type Scheduler struct {
 	o                           Options
 	announce, escalate, exhaust chan struct{} // nudges; one that waits is enough
+	lapse, missed               ear
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -86,6 +87,8 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "expire", Every: 2 * time.Second, Step: s.Expire},
 		{Name: "remove", Every: 10 * time.Second, Step: s.Remove},
 		{Name: "exhaust", Every: time.Minute, Step: s.Exhaust, Nudge: s.exhaust},
+		{Name: "lapse", Every: 2 * time.Second, Step: s.Lapse},
+		{Name: "missed", Every: 2 * time.Second, Step: s.Missed},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
 	}
