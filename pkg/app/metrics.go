@@ -37,7 +37,7 @@ func newSurface(r prometheus.Registerer, f *config.File) *surface {
 	for _, a := range []string{api.ActionAssumeDelivered, api.ActionCancel, api.ActionSendAgain} {
 		m.decisions.WithLabelValues(a)
 	}
-	for _, s := range []string{"native", "alertmanager"} {
+	for _, s := range []string{"native", "alertmanager", "prometheus", "grafana"} {
 		m.alerts.WithLabelValues(s)
 	}
 	m.sources(f)

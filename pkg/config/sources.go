@@ -287,6 +287,9 @@ func (o *object) expression(key string, names ...string) extract.Expression {
 		if strings.Contains(err.Error(), "unknown name") {
 			hint += `; a fixed text stands in quotes within quotes: '"text"'`
 		}
+		if strings.Contains(err.Error(), "EOF") {
+			hint += "; put it in quotes where it holds a #, which begins a comment in YAML"
+		}
 		v.problem(hint, "%s: %v", key, err)
 	}
 	return e

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -209,14 +208,15 @@ func (t Template) Text(in Input) (string, error) {
 
 // Decode reads a JSON document. Whole numbers stay whole: an id of 19 digits must come out as it went in.
 func Decode(text []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
+	var whole json.RawMessage
+	if err := json.Unmarshal(text, &whole); err != nil { // a decoder would take the first of several documents
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(whole))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
 		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the JSON document")
 	}
 	return plain(v), nil
 }

@@ -226,18 +226,9 @@ func readNative(f *config.File, src config.Source, body []byte) (Message, error)
 	if a.Status != "" && a.Status != firing && a.Status != resolved {
 		return Message{}, &InputError{"status", fmt.Sprintf("it is %q; firing or resolved are possible", shorten(a.Status, 50))}
 	}
-	p := Native(a)
-	defaults := plan.Alert{Labels: map[string]string{}}
-	if wrong := words(src, &defaults, extract.Input{extract.Labels: names(a.Labels)}); wrong != nil {
-		return Message{}, wrong
-	}
-	for _, w := range []struct {
-		into      *string
-		otherwise string
-	}{{&p.Kind, defaults.Kind}, {&p.Criticality, defaults.Criticality}, {&p.Job, defaults.Job}} {
-		if *w.into == "" {
-			*w.into = w.otherwise
-		}
+	p, err := Native(src, a)
+	if err != nil {
+		return Message{}, err
 	}
 	if p.Kind == "" {
 		return Message{}, &InputError{"kind", "it is missing; say in one word what happened, e.g. disk_full"}
@@ -250,12 +241,27 @@ func readNative(f *config.File, src config.Source, body []byte) (Message, error)
 	return m, nil
 }
 
-// Native is an alert of the API in neutral form.
-func Native(a api.Alert) plan.Alert {
+// Native is an alert of the API in neutral form. What it does not say of its topic is what the source's topic says.
+func Native(src config.Source, a api.Alert) (plan.Alert, error) {
 	links := make([]message.Link, len(a.Links))
 	for i, l := range a.Links {
 		links[i] = message.Link{Title: l.Title, URL: l.URL}
 	}
-	return plan.Alert{Kind: a.Kind, Criticality: a.Criticality, Job: a.Job, Key: a.Key, Firing: a.Status != resolved,
+	p := plan.Alert{Kind: a.Kind, Criticality: a.Criticality, Job: a.Job, Key: a.Key, Firing: a.Status != resolved,
 		Title: a.Title, Text: a.Text, Labels: a.Labels, Links: links, Notify: a.Notify}
+	for _, w := range []struct {
+		name     string
+		template extract.Template
+		into     *string
+	}{{"kind", src.Topic.Kind, &p.Kind}, {"criticality", src.Topic.Criticality, &p.Criticality}, {"job", src.Topic.Job, &p.Job}} {
+		if *w.into != "" || !w.template.Given() {
+			continue
+		}
+		s, err := w.template.Text(extract.Input{extract.Labels: names(a.Labels)})
+		if err != nil {
+			return p, &InputError{w.name, fmt.Sprintf("topic.%s of the source %s can't be made of it: %v", w.name, src.Name, err)}
+		}
+		*w.into = s
+	}
+	return p, nil
 }

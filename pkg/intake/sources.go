@@ -138,7 +138,7 @@ func decode(body []byte, v any, at, what string) *InputError {
 		d.DisallowUnknownFields() // there, a field that is not known is a mistake; others may add fields as they like
 	}
 	err := d.Decode(v)
-	if err == nil && d.More() {
+	if err == nil && !json.Valid(body) {
 		err = errors.New("something follows the JSON document")
 	}
 	if err == nil {

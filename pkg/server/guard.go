@@ -38,11 +38,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		bound := int64(maxBody)
-		if r.URL.Path == alertmanagerPath {
+		if takesGroups(r.URL.Path) {
 			bound = maxGroup
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, bound+1) // huma's own bound of one less gives the better answer
-		if r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/") && !isJSON(r) {
+		if r.Method != http.MethodGet && (strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == prometheusPath) && !isJSON(r) {
 			writeProblem(w, problem(http.StatusUnsupportedMediaType, "", "send the body as JSON, with the header `Content-Type: application/json`"))
 			return
 		}
