@@ -88,6 +88,10 @@ func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
 	}
+	if status == http.StatusRequestEntityTooLarge {
+		// The rest of the body is on its way: what follows on this connection would be read as the next request, and refused.
+		r.Header().Set("Connection", "close")
+	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
