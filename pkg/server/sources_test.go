@@ -74,9 +74,9 @@ func TestSourcesHandInAlerts(t *testing.T) {
 		{"token-in", "/v1/sources/open", `{"kind": "a"}`, 1},
 	} {
 		status, _, body := w.send(c.token, http.MethodPost, c.path, c.body)
-		if got := 0; status != http.StatusAccepted {
+		if status != http.StatusAccepted {
 			t.Errorf("%s with %s: %d %s", c.path, c.token, status, body)
-		} else if got = len(incidents(t, body)); got != c.incidents {
+		} else if got := len(incidents(t, body)); got != c.incidents {
 			t.Errorf("%s with %s: %d incidents: %s", c.path, c.token, got, body)
 		}
 	}
