@@ -97,7 +97,8 @@ func ended(all []plan.Alert, now time.Time) []plan.Alert {
 }
 
 // fresh leaves out what one sender of a pair says late: the other one has just said that the alert is over, and this one
-// still means the time before. Else each end of an alert would open a new incident. last is the incident that was looked at.
+// still means the time before. Else each end of an alert would open a new incident. What ended since nobody sent it again
+// was seen long before, and opens at once when its source is back. last is the incident that was looked at.
 func fresh(ctx context.Context, tx *store.Tx, g Group, alerts []plan.Alert, inc store.Incident, live bool) (left []plan.Alert, last store.Incident, err error) {
 	if !live {
 		var ok bool

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -14,6 +15,9 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 )
+
+// mostReading bounds the expressions of one message: each goes through the body at most once, and there may be many alerts.
+const mostReading = 2 * time.Second
 
 // readGeneric reads any JSON document by the expressions of the source.
 func readGeneric(f *config.File, src config.Source, body []byte) (Message, error) {
@@ -39,7 +43,11 @@ func readGeneric(f *config.File, src config.Source, body []byte) (Message, error
 		return Message{}, &InputError{"alerts", fmt.Sprintf("there are %d, at most %d are possible", len(list), maxAlerts)}
 	}
 	var m Message
+	began := time.Now()
 	for n, alert := range list {
+		if time.Since(began) > mostReading {
+			return Message{}, &InputError{"alerts", fmt.Sprintf("after %d of %d alerts its expressions have taken %s: send fewer at once, or let no expression of one alert go through the whole body", n, len(list), mostReading)}
+		}
 		p, wrong := mapped(src, extract.Input{extract.Body: doc, extract.Alert: alert})
 		if wrong != nil {
 			wrong.Field = at(n) + wrong.Field

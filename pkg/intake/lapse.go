@@ -34,7 +34,6 @@ func (i *Intake) Lapse(ctx context.Context, incidentID uuid.UUID) (bool, error) 
 		actor := "source:" + inc.Source
 		const most = 10
 		for n := range alerts {
-			alerts[n].Status = resolved
 			c.inc.Firing--
 			c.inc.Resolved++
 			switch {
@@ -45,7 +44,7 @@ func (i *Intake) Lapse(ctx context.Context, incidentID uuid.UUID) (bool, error) 
 				c.note(actor, card.EntryAlertResolved, fmt.Sprintf("and %d more alerts were not sent again", len(alerts)-n))
 			}
 		}
-		if err := tx.PutAlerts(ctx, incidentID, alerts); err != nil {
+		if err := tx.ResolveLapsed(ctx, alerts); err != nil {
 			return fmt.Errorf("write the alerts: %w", err)
 		}
 		if err := c.rank(ctx); err != nil {

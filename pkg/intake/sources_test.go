@@ -256,6 +256,11 @@ func TestALostResolveHeals(t *testing.T) {
 	if did, err := w.in.Lapse(t.Context(), r.IncidentID); err != nil || did {
 		t.Errorf("twice: %t, %v", did, err)
 	}
+	// The source is back, and it fires on: that was no end.
+	w.exec("update alert set last_seen_at = last_seen_at - interval '5 minutes'")
+	if got := w.send("prom", push(now, w.now().Add(time.Hour), "host", "2"))[0]; !got.Opened {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestALostResolveOfWhatAPersonResolvedHeals(t *testing.T) {

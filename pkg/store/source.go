@@ -38,6 +38,15 @@ func (tx *Tx) LapsedAlerts(ctx context.Context, incidentID uuid.UUID) ([]Alert, 
 	return convert(rows, toAlert)
 }
 
+// ResolveLapsed resolves alerts of a locked incident that hold no longer.
+func (tx *Tx) ResolveLapsed(ctx context.Context, alerts []Alert) error {
+	ids := make([]uuid.UUID, len(alerts))
+	for n, a := range alerts {
+		ids[n] = a.ID
+	}
+	return tx.q.ResolveLapsed(ctx, ids)
+}
+
 // ListHeartbeats notes the heartbeats of this replica's file, and forgets those that no file has named for so long.
 func (tx *Tx) ListHeartbeats(ctx context.Context, names []string, forget time.Duration) error {
 	if names == nil {

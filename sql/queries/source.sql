@@ -7,6 +7,10 @@ select incident_id from alert where status = 'firing' and ends_at <= now() group
 -- name: LapsedAlerts :many
 select * from alert where incident_id = @incident_id and status = 'firing' and ends_at <= clock_timestamp() order by id;
 
+-- name: ResolveLapsed :exec
+-- Leaves last_seen_at alone: nobody has said anything.
+update alert set status = 'resolved' where id = any(@ids::uuid[]);
+
 -- name: ListHeartbeats :exec
 -- Notes that a file names the heartbeats. One write a minute each is enough, however many replicas there are.
 insert into heartbeat (name, since, listed_at)

@@ -219,3 +219,13 @@ func (q *Queries) LockMissedHeartbeats(ctx context.Context, names []string, seco
 	}
 	return items, nil
 }
+
+const resolveLapsed = `-- name: ResolveLapsed :exec
+update alert set status = 'resolved' where id = any($1::uuid[])
+`
+
+// Leaves last_seen_at alone: nobody has said anything.
+func (q *Queries) ResolveLapsed(ctx context.Context, ids []uuid.UUID) error {
+	_, err := q.db.Exec(ctx, resolveLapsed, ids)
+	return err
+}
