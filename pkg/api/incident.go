@@ -30,7 +30,7 @@ type IncidentAlert struct {
 	Criticality string            `json:"criticality"`
 	Labels      map[string]string `json:"labels"`
 	StartsAt    time.Time         `json:"starts_at"`
-	EndsAt      *time.Time        `json:"ends_at,omitempty"`
+	EndsAt      *time.Time        `json:"ends_at,omitempty" doc:"Of a firing alert: until when it holds without being sent again."`
 	Count       int               `json:"count" doc:"Firings received, re-sends included."`
 }
 

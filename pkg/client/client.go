@@ -128,6 +128,12 @@ func (c *Client) Notifiers(ctx context.Context) (out api.List[api.Notifier], err
 	return out, err
 }
 
+// Heartbeats are those of the server's file.
+func (c *Client) Heartbeats(ctx context.Context) (out api.List[api.Heartbeat], err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/heartbeats", nil, nil, nil, &out)
+	return out, err
+}
+
 // TestNotifier sends a test through a notifier: a delivery like every other, whose id is in the answer.
 func (c *Client) TestNotifier(ctx context.Context, name string, t api.Trial) (out api.Tried, err error) {
 	err = c.do(ctx, http.MethodPost, "/v1/notifiers/"+url.PathEscape(name)+"/test", nil, nil, t, &out)

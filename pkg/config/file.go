@@ -21,10 +21,12 @@ type File struct {
 	Notifiers   map[string]Notifier
 	Routes      []Route
 	Sources     map[string]Source
+	Heartbeats  map[string]Heartbeat
 	Kinds       map[delivery.Kind]delivery.Policy // every kind, defaults included
 	Reload      Reload
 	Checksum    string   // sha256 of the file's text with ${NAME} unfilled, first 12 hex digits
 	Warnings    []string // what check warns of
+	SecretFiles []string // the files that ${file:PATH} was filled from: a change of one is a change of the file
 }
 
 // Server is where tocsin listens and what it calls itself.
@@ -137,18 +139,6 @@ type Route struct {
 	Escalate string
 	GroupBy  []string
 	Line     int // where it stands in the file
-}
-
-// Source is a place alerts come from, beside the built-in ones.
-type Source struct {
-	Name        string
-	Type        string
-	Token       string
-	Kind        string // template for the topic's words; empty: the default
-	Criticality string
-	Job         string
-	GroupBy     []string
-	ReopenAfter time.Duration // default 4h
 }
 
 // Reload sets how a changed file takes hold.

@@ -3,15 +3,11 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/tocsin-oncall/tocsin/pkg/route"
 )
-
-// reopenAfter is how long re-sends after a person's resolve open nothing.
-const reopenAfter = 4 * time.Hour
 
 func (l *loader) routes(root *object) {
 	for _, v := range root.get("routes").list() {
@@ -124,43 +120,6 @@ func (v value) strict() bool {
 		return true
 	}
 	return false
-}
-
-func (l *loader) sources(root *object) {
-	l.file.Sources = map[string]Source{}
-	all := root.get("sources").object()
-	if all == nil {
-		return
-	}
-	for _, name := range all.keys {
-		v := all.get(name)
-		value{r: v.r, at: all.places[name], path: v.path}.define("source", name)
-		o := v.object()
-		if o == nil {
-			if v.null() {
-				v.problem("give it a type and a token", "the source %s is empty", name)
-			}
-			continue
-		}
-		o.require("type", "what it speaks: alertmanager")
-		o.require("token", "alerts from it carry this token")
-		s := Source{Name: name, Token: o.str("token", ""), GroupBy: o.names("group_by"), ReopenAfter: o.duration("reopen_after", reopenAfter, time.Second)}
-		if t := o.get("type"); t.present() {
-			if kind, ok := t.text(); ok && slices.Contains([]string{"prometheus", "grafana"}, kind) {
-				t.problem("use alertmanager", "the type %s is not supported by this version", kind)
-			} else if ok {
-				s.Type = o.oneOf("type", "", "alertmanager")
-			}
-		}
-		o.unsupported("topic", "fields")
-		o.done(nil)
-		for _, other := range keys(l.file.Sources) {
-			if s.Token != "" && l.file.Sources[other].Token == s.Token {
-				o.get("token").problem("each source needs a token of its own", "the token is also that of the source %s", other)
-			}
-		}
-		l.file.Sources[name] = s
-	}
 }
 
 // selfKinds are the kinds of self-alerts (job _tocsin).

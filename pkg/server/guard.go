@@ -38,11 +38,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		bound := int64(maxBody)
-		if r.URL.Path == alertmanagerPath {
+		if takesGroups(r.URL.Path) {
 			bound = maxGroup
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, bound+1) // huma's own bound of one less gives the better answer
-		if r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/") && !isJSON(r) {
+		if r.Method != http.MethodGet && (strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == prometheusPath) && !isJSON(r) {
 			writeProblem(w, problem(http.StatusUnsupportedMediaType, "", "send the body as JSON, with the header `Content-Type: application/json`"))
 			return
 		}
@@ -87,6 +87,10 @@ type recorder struct {
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
+	}
+	if status == http.StatusRequestEntityTooLarge {
+		// The rest of the body is on its way: what follows on this connection would be read as the next request, and refused.
+		r.Header().Set("Connection", "close")
 	}
 	r.ResponseWriter.WriteHeader(status)
 }

@@ -71,6 +71,7 @@ type Server struct {
 	handler http.Handler
 
 	turns chan struct{} // of alerts
+	rates rates         // of sources
 
 	// Private answers to whoever pressed a button are given after the callback's own answer.
 	whispers sync.WaitGroup
@@ -95,6 +96,8 @@ func New(o Options) *Server {
 	}
 	s.api = humago.New(s.mux, c)
 	s.alertRoutes()
+	s.sourceRoutes()
+	s.heartbeatRoutes()
 	s.incidentRoutes()
 	s.deliveryRoutes()
 	s.notifierRoutes()

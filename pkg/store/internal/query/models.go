@@ -145,6 +145,14 @@ type Escalation struct {
 	FiredAt    *time.Time
 }
 
+type Heartbeat struct {
+	Name     string
+	Since    time.Time
+	ListedAt time.Time
+	CalledAt *time.Time
+	MissedAt *time.Time
+}
+
 type Idempotency struct {
 	Token     string
 	Key       string
