@@ -136,7 +136,8 @@ type Route struct {
 	Notify   []string
 	Escalate string
 	GroupBy  []string
-	Line     int // where it stands in the file
+	Active   *oncall.Window // nil: always
+	Line     int            // where it stands in the file
 }
 
 // Source is a place alerts come from, beside the built-in ones.

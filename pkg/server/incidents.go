@@ -45,8 +45,15 @@ func (s *Server) showIncident(ctx context.Context, in *idInput) (*body[api.Incid
 		return nil, s.fail(ctx, doing, err)
 	}
 	var alerts []store.Alert
+	silenced := map[string]*api.Silenced{}
 	err = s.store.InTx(ctx, func(tx *store.Tx) (err error) {
-		alerts, err = tx.Alerts(ctx, id, maxAlerts)
+		if alerts, err = tx.Alerts(ctx, id, maxAlerts); err != nil {
+			return err
+		}
+		kept, err := tx.SilencedAlerts(ctx, id)
+		for _, k := range kept {
+			silenced[k.Fingerprint] = &api.Silenced{SilenceID: k.SilenceID.String(), By: k.Author, Until: k.EndsAt.UTC(), Reason: k.Reason}
+		}
 		return err
 	})
 	if err != nil {
@@ -58,6 +65,9 @@ func (s *Server) showIncident(ctx context.Context, in *idInput) (*body[api.Incid
 		if a.EndsAt != nil {
 			at := a.EndsAt.UTC()
 			w.EndsAt = &at
+		}
+		if a.Status == "firing" {
+			w.Silenced = silenced[a.Fingerprint]
 		}
 		if w.Labels == nil {
 			w.Labels = map[string]string{}
