@@ -238,17 +238,15 @@ func (c *change) stillFiring(ctx context.Context, notify map[string][]string) ([
 	if err != nil {
 		return nil, fmt.Errorf("read the incident's alerts: %w", err)
 	}
-	var out []plan.Alert
+	var fires []store.Alert
 	for _, mark := range c.heard {
-		row, ok := rows[mark]
-		words := strings.Split(row.Topic, ".")
-		if !ok || row.Status != firing || len(words) != 4 {
-			continue
+		if row, ok := rows[mark]; ok && row.Status == firing {
+			fires = append(fires, row)
 		}
-		out = append(out, plan.Alert{
-			Kind: words[1], Criticality: words[2], Job: words[3], Fingerprint: mark, Firing: true, Title: row.Title, Text: row.Text,
-			Labels: row.Labels, Links: row.Links, StartsAt: row.StartsAt, Notify: notify[mark],
-		})
+	}
+	out := Stored(fires)
+	for i := range out {
+		out[i].Notify = notify[out[i].Fingerprint]
 	}
 	return out, nil
 }

@@ -95,21 +95,15 @@ func (s *Server) resolve(ctx context.Context, in *actInput) (*body[api.Incident]
 
 // answerIncident is idempotent: the second one to answer gets the incident with who was first.
 func (s *Server) answerIncident(ctx context.Context, in *actInput, doing string, do act) (*body[api.Incident], error) {
-	by := intake.Actor{ID: callerOf(ctx).actor(), Name: callerOf(ctx).Name}
-	reason := ""
+	var b api.IncidentAction
 	if in.Body != nil {
-		reason = in.Body.Reason
-		if in.Body.By != "" {
-			f := s.file()
-			if !hasUser(f, in.Body.By) {
-				p := problem(http.StatusUnprocessableEntity, "", doing+": the request is wrong")
-				p.Errors = []api.ProblemItem{{Location: "body.by", Message: "the file has no user " + in.Body.By + "; leave it out to answer in the token's name"}}
-				return nil, p
-			}
-			by = intake.Actor{ID: "user:" + in.Body.By, Name: userName(f, in.Body.By)}
-		}
+		b = *in.Body
 	}
-	a, err := do(ctx, uuid.MustParse(in.ID), by, reason)
+	by, err := s.speaker(ctx, b.By, doing, "body.by")
+	if err != nil {
+		return nil, err
+	}
+	a, err := do(ctx, uuid.MustParse(in.ID), by, b.Reason)
 	if err != nil {
 		if errors.Is(err, intake.ErrNotFound) {
 			err = store.ErrNotFound
