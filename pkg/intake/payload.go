@@ -13,9 +13,9 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
-// ParsePayload reads a whole body of a source, as it would be sent, without taking it in. source is the name of a source of
-// the file or a type of source; empty: the form of the body tells.
-func ParsePayload(f *config.File, source string, body []byte) (Group, error) {
+// Payload are the alerts in a whole body of a source, as intake would store them, without taking them in. source is the name
+// of a source of the file or a type of source; empty: the form of the body tells.
+func Payload(f *config.File, source string, body []byte) ([]plan.Alert, error) {
 	kind := source
 	if s, ok := f.Sources[source]; ok {
 		kind = s.Type
@@ -29,19 +29,20 @@ func ParsePayload(f *config.File, source string, body []byte) (Group, error) {
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&a); err != nil {
-			return Group{}, &InputError{"body", "it is no alert: " + err.Error()}
+			return nil, &InputError{"body", "it is no alert: " + err.Error()}
 		}
 		if a.Status != "" && a.Status != firing && a.Status != resolved {
-			return Group{}, &InputError{"status", "firing or resolved are possible"}
+			return nil, &InputError{"status", "firing or resolved are possible"}
 		}
-		return Group{Source: "native", Key: a.Key, Alerts: []plan.Alert{Native(a)}}, nil
+		return Checked(f, Group{Source: "native", Key: a.Key, Alerts: []plan.Alert{Native(a)}})
 	case "alertmanager":
-		if source == "" {
-			source = kind
+		g, err := ParseAlertmanager(source, body)
+		if err != nil {
+			return nil, err
 		}
-		return ParseAlertmanager(source, body)
+		return Checked(f, g)
 	}
-	return Group{}, &InputError{"source", "no source and no type of source is called " + source + "; native and alertmanager are possible"}
+	return nil, &InputError{"source", "no source and no type of source is called " + source + "; native and alertmanager are possible"}
 }
 
 // form tells by its fields which type of source sends a body.

@@ -14,7 +14,6 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
-	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -308,11 +307,7 @@ func TestPayloadsAreReadWithoutTakingThemIn(t *testing.T) {
 		{"pigeon", `{"kind": "disk"}`, nil, "source"},
 		{"", `[]`, nil, "body"},
 	} {
-		g, err := intake.ParsePayload(f, c.source, []byte(c.body))
-		var alerts []plan.Alert
-		if err == nil {
-			alerts, err = intake.Checked(f, g)
-		}
+		alerts, err := intake.Payload(f, c.source, []byte(c.body))
 		var wrong *intake.InputError
 		if errors.As(err, &wrong) != (c.field != "") || wrong != nil && wrong.Field != c.field {
 			t.Errorf("%s: %v", c.body, err)

@@ -94,15 +94,12 @@ func (s *Server) asked(q api.Explain) ([]plan.Alert, error) {
 		}
 		return intake.Checked(f, intake.Group{Alerts: []plan.Alert{{Kind: q.Kind, Criticality: q.Criticality, Job: q.Job, Labels: q.Labels, Notify: q.Notify, Firing: true}}})
 	}
-	g, err := intake.ParsePayload(f, q.Source, q.Payload)
-	if err != nil {
-		var wrong *intake.InputError
-		if errors.As(err, &wrong) && wrong.Field != "source" {
-			return nil, &intake.InputError{Field: strings.TrimSuffix("payload."+strings.TrimPrefix(wrong.Field, "body"), "."), Message: wrong.Message}
-		}
-		return nil, err
+	alerts, err := intake.Payload(f, q.Source, q.Payload)
+	var wrong *intake.InputError
+	if errors.As(err, &wrong) && wrong.Field != "source" {
+		return nil, &intake.InputError{Field: strings.TrimSuffix("payload."+strings.TrimPrefix(wrong.Field, "body"), "."), Message: wrong.Message}
 	}
-	return intake.Checked(f, g)
+	return alerts, err
 }
 
 func (s *Server) explainAlerts(ctx context.Context, alerts []plan.Alert, at time.Time) (*api.Explanation, error) {
