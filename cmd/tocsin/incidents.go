@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -128,6 +129,7 @@ func (p *program) printIncident(inc api.Incident) {
 		plain("criticality"), plain(inc.Criticality),
 		plain("topic"), plain(inc.Topic),
 		plain("alerts"), plain(strconv.Itoa(inc.Firing)+" firing, "+strconv.Itoa(inc.Resolved)+" resolved, "+strconv.Itoa(inc.Count)+" received"),
+		plain("silenced"), plain(silencedText(inc.Silenced)),
 		plain("opened"), plain(when(inc.OpenedAt)),
 		plain("acknowledged"), plain(byWhom(whenever(inc.AcknowledgedAt), inc.AcknowledgedBy)),
 		plain("resolved"), plain(byWhom(whenever(inc.ResolvedAt), inc.ResolvedBy)),
@@ -141,6 +143,13 @@ func labels(all map[string]string) string {
 		out = append(out, name+"="+all[name])
 	}
 	return strings.Join(out, ", ")
+}
+
+func silencedText(s *api.Silenced) string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("by %s until %s: %s", s.By, when(s.Until), oneLine(s.Reason, 200))
 }
 
 func byWhom(at, by string) string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/route"
 )
 
@@ -103,7 +104,7 @@ func Explain(f *config.File, q Question) Explanation {
 	for _, n := range known(notifiers, f.Notifiers) {
 		e.join(f, n, "", 0, 0)
 		if f.Notifiers[n].Cards() && !f.Notifiers[n].Off {
-			waits = f.Kinds["page"].Wait
+			waits = f.Kinds[delivery.Page].Wait
 		}
 	}
 	for _, name := range known(escalations, f.Escalations) {

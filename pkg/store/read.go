@@ -89,7 +89,8 @@ func (s *Store) ReadIncident(ctx context.Context, id uuid.UUID) (api.Incident, e
 	for i, l := range lines {
 		inc.Timeline[i] = api.Event{Sequence: l.Sequence, At: l.At.UTC(), Actor: l.Actor, Type: l.Type, Text: l.Text}
 	}
-	return inc, s.silenced(ctx, &inc)
+	err = s.silenced(ctx, &inc)
+	return inc, err
 }
 
 // ListDeliveries is one page of deliveries, newest first. [ErrCursor] where the cursor is none.
