@@ -73,7 +73,11 @@ func (p *program) incidentsShowCommand() *cobra.Command {
 			p.printIncident(inc)
 			alerts := make([][]cell, len(inc.Alerts))
 			for i, a := range inc.Alerts {
-				alerts[i] = []cell{plain(when(a.StartsAt)), state(a.Status), plain(oneLine(a.Title, 70)), plain(oneLine(labels(a.Labels), 100)), plain(strconv.Itoa(a.Count))}
+				status := state(a.Status)
+				if a.Silenced != nil {
+					status.text += ", silenced"
+				}
+				alerts[i] = []cell{plain(when(a.StartsAt)), status, plain(oneLine(a.Title, 70)), plain(oneLine(labels(a.Labels), 100)), plain(strconv.Itoa(a.Count))}
 			}
 			p.line()
 			p.table([]string{"BEGAN", "ALERT", "TITLE", "LABELS", "COUNT"}, alerts)

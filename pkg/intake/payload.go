@@ -34,7 +34,7 @@ func Payload(f *config.File, source string, body []byte) ([]plan.Alert, error) {
 		if a.Status != "" && a.Status != firing && a.Status != resolved {
 			return nil, &InputError{"status", "firing or resolved are possible"}
 		}
-		return Checked(f, Group{Source: "native", Key: a.Key, Alerts: []plan.Alert{Native(a)}})
+		return Checked(f, Group{Source: "native", Key: a.Key, Alerts: []plan.Alert{neutral(a)}})
 	case "alertmanager":
 		g, err := ParseAlertmanager(source, body)
 		if err != nil {
@@ -54,8 +54,8 @@ func form(body []byte) string {
 	return "native"
 }
 
-// Native is an alert of the native API in neutral form.
-func Native(a api.Alert) plan.Alert {
+// neutral is an alert of the native API in neutral form.
+func neutral(a api.Alert) plan.Alert {
 	links := make([]message.Link, len(a.Links))
 	for i, l := range a.Links {
 		links[i] = message.Link{Title: l.Title, URL: l.URL}

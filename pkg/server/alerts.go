@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
@@ -48,7 +49,7 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 	if c.Source != "" {
 		source = c.Source
 	}
-	group := intake.Group{Source: source, Key: in.Body.Key, Alerts: []plan.Alert{intake.Native(in.Body)}}
+	group := intake.Group{Source: source, Key: in.Body.Key, Alerts: []plan.Alert{nativeAlert(in.Body)}}
 	keyed := store.KeyedRequest{Token: c.actor(), Key: in.Key}
 	if in.Key != "" {
 		sum := sha256.Sum256(in.RawBody)
@@ -91,6 +92,15 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 		s.took(source, result, 1)
 	}
 	return &body[api.Accepted]{Body: out}, nil
+}
+
+func nativeAlert(a api.Alert) plan.Alert {
+	links := make([]message.Link, len(a.Links))
+	for i, l := range a.Links {
+		links[i] = message.Link{Title: l.Title, URL: l.URL}
+	}
+	return plan.Alert{Kind: a.Kind, Criticality: a.Criticality, Job: a.Job, Key: a.Key, Firing: a.Status != "resolved",
+		Title: a.Title, Text: a.Text, Labels: a.Labels, Links: links, Notify: a.Notify}
 }
 
 func (s *Server) postAlertmanager(ctx context.Context, in *struct {
