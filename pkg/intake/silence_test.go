@@ -305,7 +305,7 @@ func TestPayloadsAreReadWithoutTakingThemIn(t *testing.T) {
 		{"native", `{"kind": "disk", "sort": "x"}`, nil, "body"},
 		{"alertmanager", `{"kind": "disk"}`, nil, "alerts"},
 		{"pigeon", `{"kind": "disk"}`, nil, "source"},
-		{"", `[]`, nil, "body"},
+		{"", `7`, nil, "body"},
 	} {
 		alerts, err := intake.Payload(f, c.source, []byte(c.body))
 		var wrong *intake.InputError
