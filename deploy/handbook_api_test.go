@@ -82,6 +82,8 @@ func TestExamplesFitTheAPI(t *testing.T) {
 		"/decision$":                func() any { return &api.Decide{} },
 		"/v1/users/[^/]+/link$":     func() any { return &api.LinkAccount{} },
 		"/v1/notifiers/[^/]+/test$": func() any { return &api.Trial{} },
+		"/v1/silences$":             func() any { return &api.NewSilence{} },
+		"/v1/explain$":              func() any { return &api.Explain{} },
 		"/v1/tokens$":               func() any { return &api.NewToken{} },
 		"/v1/alertmanager$":         func() any { return &map[string]any{} },
 		"/v1/(grafana|sources/.*)$": func() any { return &map[string]any{} },

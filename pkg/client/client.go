@@ -176,6 +176,44 @@ func (c *Client) RevokeToken(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodDelete, "/v1/tokens/"+url.PathEscape(name), nil, nil, nil, nil)
 }
 
+// Silences are the silences that are not over, newest first; with ended those that are as well.
+func (c *Client) Silences(ctx context.Context, ended bool, q Query) (out api.List[api.Silence], err error) {
+	v := q.values()
+	if ended {
+		v.Set("ended", "true")
+	}
+	err = c.do(ctx, http.MethodGet, "/v1/silences", v, nil, nil, &out)
+	return out, err
+}
+
+// AddSilence keeps alerts back for a time.
+func (c *Client) AddSilence(ctx context.Context, s api.NewSilence) (out api.Silence, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/silences", nil, nil, s, &out)
+	return out, err
+}
+
+// EndSilence ends a silence before its time. by is a user's id; empty: the token's word.
+func (c *Client) EndSilence(ctx context.Context, id, by string) (out api.Silence, err error) {
+	v := url.Values{}
+	if by != "" {
+		v.Set("by", by)
+	}
+	err = c.do(ctx, http.MethodDelete, "/v1/silences/"+url.PathEscape(id), v, nil, nil, &out)
+	return out, err
+}
+
+// Explain says what would become of an alert or a payload, or became of an incident, and why.
+func (c *Client) Explain(ctx context.Context, q api.Explain) (out api.Explanation, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/explain", nil, nil, q, &out)
+	return out, err
+}
+
+// Replicas are the server's replicas, and in what they differ.
+func (c *Client) Replicas(ctx context.Context) (out api.Replicas, err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/replicas", nil, nil, nil, &out)
+	return out, err
+}
+
 // do makes one call. An error answer comes back as *api.Problem.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, header http.Header, in, out any) error {
 	target := c.base + path

@@ -138,7 +138,8 @@ type Route struct {
 	Notify   []string
 	Escalate string
 	GroupBy  []string
-	Line     int // where it stands in the file
+	Active   *oncall.Window // nil: always
+	Line     int            // where it stands in the file
 }
 
 // Reload sets how a changed file takes hold.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 	"github.com/tocsin-oncall/tocsin/pkg/route"
 )
 
@@ -40,10 +41,54 @@ func (l *loader) routes(root *object) {
 			o.problem("add notify: [NOTIFIER] or escalate: ESCALATION", "the route leads nowhere")
 		}
 		r.GroupBy = o.names("group_by")
-		o.unsupported("active")
+		r.Active = active(o)
 		o.done(nil)
 		l.file.Routes = append(l.file.Routes, r)
 	}
+}
+
+// active reads a part of the week. What it leaves out is unbounded: all days, all hours, UTC.
+func active(o *object) *oncall.Window {
+	v := o.get("active")
+	a := v.object()
+	if a == nil {
+		if v.null() {
+			v.problem("write active: {days: [mon-fri], hours: \"09:00-17:00\", time_zone: Europe/Berlin}, or remove it", "active has no value")
+		}
+		return nil
+	}
+	w := &oncall.Window{Until: 24 * 60, Zone: a.zone("time_zone")}
+	for _, v := range a.get("days").strings() {
+		s, ok := v.text()
+		if !ok {
+			continue
+		}
+		days, err := oncall.ParseDay(s)
+		if err != nil {
+			v.problem("", "%v", err)
+		}
+		for _, d := range days {
+			w.Days[d] = true
+		}
+	}
+	if !a.has("days") {
+		w.Days = [7]bool{true, true, true, true, true, true, true}
+	} else if v := a.get("days"); v.present() && (v.null() || kindOf(v.node) == "a list" && len(v.list()) == 0) {
+		v.problem("name at least one, or remove it", "days is empty")
+	}
+	if v := a.get("hours"); v.present() {
+		if s, ok := v.text(); ok {
+			var err error
+			if w.From, w.Until, err = oncall.ParseHours(s); err != nil {
+				v.problem("", "%v", err)
+			}
+		}
+	}
+	if !a.has("days") && !a.has("hours") {
+		a.problem("name days or hours", "active bounds nothing")
+	}
+	a.done(nil)
+	return w
 }
 
 // ways reads notify: notifiers that have a place of their own to send to.
@@ -142,8 +187,8 @@ func (l *loader) warnSelf() {
 			topic := route.Topic(kind, criticality, "_tocsin")
 			taken := false
 			for _, r := range l.file.Routes {
-				if len(r.Labels) > 0 || len(r.Matchers) > 0 || !r.Match.Match(topic) {
-					continue // a condition on labels can't be relied on to take them
+				if len(r.Labels) > 0 || len(r.Matchers) > 0 || r.Active != nil || !r.Match.Match(topic) {
+					continue // a condition on labels or the time can't be relied on to take them
 				}
 				taken = true
 				for _, n := range l.file.tells(r) {

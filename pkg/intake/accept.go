@@ -343,20 +343,29 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 		}
 		fresh = alerts // what was quiet yesterday is announced today, though nothing of it changed
 	}
+	fresh = slices.DeleteFunc(slices.Clone(fresh), func(a plan.Alert) bool { return !a.Firing })
+	all := len(fresh)
+	fresh, err := c.unsilenced(ctx, fresh)
+	if err != nil {
+		return err
+	}
 	var escalations []string
-	took := false
+	took := len(fresh) < all // what is silenced is no mistake of the file
+	var resting []plan.Verdict
 	for _, a := range fresh {
-		if !a.Firing {
-			continue
-		}
-		m := plan.Routes(c.f, a.Topic(), a.Labels, a.Notify)
+		m := plan.Routes(c.f, a.Topic(), a.Labels, a.Notify, c.tx.Now())
 		took = took || !m.Empty()
+		resting = append(resting, m.Resting...)
 		c.join(besides(m.Notifiers, g.Avoid))
 		for _, e := range m.Escalations {
 			if !slices.Contains(escalations, e) {
 				escalations = append(escalations, e)
 			}
 		}
+	}
+	if !took && len(resting) > 0 && len(c.ds) == 0 {
+		took = true // neither is what the file leaves for another time
+		c.note("tocsin", card.EntryQuiet, fmt.Sprintf("Told nobody: the route %s would take it, but %s", resting[0].Match, resting[0].Why))
 	}
 	r.Unrouted = !took && len(c.ds) == 0 && g.Source != SelfSource
 	if c.inc.State != message.Open {
@@ -375,7 +384,7 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 func (c *change) unheard(ctx context.Context, alerts []plan.Alert) ([]plan.Alert, error) {
 	var all []plan.Alert
 	for _, a := range alerts {
-		if a.Firing && !plan.Routes(c.f, a.Topic(), a.Labels, a.Notify).Empty() {
+		if a.Firing && !plan.Routes(c.f, a.Topic(), a.Labels, a.Notify, c.tx.Now()).Empty() {
 			all = append(all, a)
 		}
 	}

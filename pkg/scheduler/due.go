@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
@@ -29,6 +31,28 @@ func (s *Scheduler) Escalate(ctx context.Context) (bool, error) {
 		}
 	}
 	return fired && len(due) == batch, first
+}
+
+// Unsilence sends what still fires and was kept back by a silence that is over, however long ago. Each incident is looked at
+// again under its lock, so replicas that see the same one send it once.
+func (s *Scheduler) Unsilence(ctx context.Context) (bool, error) {
+	var over []uuid.UUID
+	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) (err error) {
+		over, err = tx.SilencesOver(ctx, batch)
+		return err
+	}); err != nil {
+		return false, fmt.Errorf("look for silences that are over: %w", err)
+	}
+	var first error
+	sent := false
+	for _, id := range over {
+		did, err := s.o.Intake.Unsilence(ctx, id)
+		sent = sent || did
+		if err != nil && first == nil {
+			first = err // the others' time has come all the same
+		}
+	}
+	return sent && len(over) == batch, first
 }
 
 // Expire ends deliveries whose lifetime is over.

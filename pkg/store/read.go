@@ -66,7 +66,12 @@ func (s *Store) ListIncidents(ctx context.Context, f IncidentFilter) (api.List[a
 	if err != nil {
 		return api.List[api.Incident]{}, fmt.Errorf("list incidents: %w", err)
 	}
-	return page(rows, int(limit), incidentWire, func(r query.Incident) uuid.UUID { return r.ID }), nil
+	l := page(rows, int(limit), incidentWire, func(r query.Incident) uuid.UUID { return r.ID })
+	all := make([]*api.Incident, len(l.Items))
+	for i := range l.Items {
+		all[i] = &l.Items[i]
+	}
+	return l, s.silenced(ctx, all...)
 }
 
 // ReadIncident is one incident with its timeline. [ErrNotFound] where there is none.
@@ -84,7 +89,8 @@ func (s *Store) ReadIncident(ctx context.Context, id uuid.UUID) (api.Incident, e
 	for i, l := range lines {
 		inc.Timeline[i] = api.Event{Sequence: l.Sequence, At: l.At.UTC(), Actor: l.Actor, Type: l.Type, Text: l.Text}
 	}
-	return inc, nil
+	err = s.silenced(ctx, &inc)
+	return inc, err
 }
 
 // ListDeliveries is one page of deliveries, newest first. [ErrCursor] where the cursor is none.

@@ -28,9 +28,10 @@ select coalesce(max(i.opened_at), 'epoch'::timestamptz)::timestamptz as at from 
 where i.key = @key and i.state = 'resolved' and exists (select 1 from delivery d where d.incident_id = i.id);
 
 -- name: AnyUnrouted :one
--- Whether a live incident of a topic has no delivery at all.
+-- Whether a live incident of a topic has no delivery at all, and no silence is the cause.
 select exists (
   select 1 from incident i where i.state <> 'resolved' and i.topic = @topic and not exists (select 1 from delivery d where d.incident_id = i.id)
+    and not exists (select 1 from silenced_alert a where a.incident_id = i.id)
 )::boolean as found;
 
 -- name: HasDeliveries :one

@@ -57,10 +57,11 @@ func (q *Queries) AlertsByFingerprint(ctx context.Context, incidentID uuid.UUID,
 const anyUnrouted = `-- name: AnyUnrouted :one
 select exists (
   select 1 from incident i where i.state <> 'resolved' and i.topic = $1 and not exists (select 1 from delivery d where d.incident_id = i.id)
+    and not exists (select 1 from silenced_alert a where a.incident_id = i.id)
 )::boolean as found
 `
 
-// Whether a live incident of a topic has no delivery at all.
+// Whether a live incident of a topic has no delivery at all, and no silence is the cause.
 func (q *Queries) AnyUnrouted(ctx context.Context, topic string) (bool, error) {
 	row := q.db.QueryRow(ctx, anyUnrouted, topic)
 	var found bool

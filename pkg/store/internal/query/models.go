@@ -207,6 +207,18 @@ type Pace struct {
 	Begun []time.Time
 }
 
+type Silence struct {
+	ID        uuid.UUID
+	CreatedAt time.Time
+	Match     string
+	Matchers  []string
+	StartsAt  time.Time
+	EndsAt    time.Time
+	Reason    string
+	Author    string
+	EndedBy   *string
+}
+
 type Timeline struct {
 	IncidentID uuid.UUID
 	Sequence   int
