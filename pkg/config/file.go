@@ -25,6 +25,7 @@ type File struct {
 	Reload      Reload
 	Checksum    string   // sha256 of the file's text with ${NAME} unfilled, first 12 hex digits
 	Warnings    []string // what check warns of
+	SecretFiles []string // the files that ${file:PATH} was filled from: a change of one is a change of the file
 }
 
 // Server is where tocsin listens and what it calls itself.

@@ -33,6 +33,18 @@ func read(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxSize+1))
 }
 
+// Fingerprint tells one state of the file and the secrets' files that it names from another. What can't be read counts as a
+// state too. It is cheap: nothing is parsed.
+func Fingerprint(path string, secrets []string) string {
+	sum := sha256.New()
+	for _, p := range append([]string{path}, secrets...) {
+		text, err := read(p)
+		_, _ = fmt.Fprintf(sum, "%s %d %v ", p, len(text), err != nil) // a hash takes everything
+		_, _ = sum.Write(text)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
 // Parse checks the text of a file. Name is what problems call it. The error, if any, is of type [Errors] and holds every
 // mistake at once; then there is no File. The set holds each value that came out of the environment, and is there in
 // any case; problems and warnings are redacted with it.
@@ -53,6 +65,11 @@ func Parse(name string, text []byte, env func(string) (string, bool)) (*File, *r
 			problems[i].Message, problems[i].Hint = set.String(problems[i].Message), set.String(problems[i].Hint)
 		}
 		return nil, set, problems.sorted()
+	}
+	for _, name := range keys(l.reader.used) {
+		if path, ok := strings.CutPrefix(name, secretFile); ok {
+			l.file.SecretFiles = append(l.file.SecretFiles, path)
+		}
 	}
 	l.warnings()
 	for i, w := range l.file.Warnings {

@@ -22,6 +22,7 @@ const (
 	SelfUnrouted       = "unrouted"
 	SelfNobodyAnswered = "nobody_answered"
 	SelfNotifierBroken = "notifier_broken"
+	SelfReloadFailed   = "reload_failed"
 )
 
 // Self is an alert of tocsin about itself. What has the same kind and About is one incident.

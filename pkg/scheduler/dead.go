@@ -195,6 +195,8 @@ func cause(ctx context.Context, kind string, labels map[string]string) (func(*st
 		return func(tx *store.Tx) (bool, error) { return tx.AnyUnrouted(ctx, labels["topic"]) }, "no such incident is open"
 	case kind == intake.SelfNotifierBroken:
 		return func(tx *store.Tx) (bool, error) { return tx.AnyBreaker(ctx, labels[labelAccount]) }, "its account is well again"
+	case kind == intake.SelfReloadFailed:
+		return func(tx *store.Tx) (bool, error) { return tx.AnyFileError(ctx, Alive) }, "every replica has taken its file"
 	case kind == intake.SelfNobodyAnswered:
 		return func(tx *store.Tx) (bool, error) {
 			id, err := uuid.Parse(labels["incident"])

@@ -59,6 +59,25 @@ func (s *Scheduler) Remove(ctx context.Context) (bool, error) {
 	return again, nil
 }
 
+// Exhaust ends deliveries whose tries lie above the cap of their notifier, which a new file has lowered.
+func (s *Scheduler) Exhaust(ctx context.Context) (bool, error) {
+	again := false
+	f := s.o.File()
+	for _, name := range inOrder(f.Notifiers) {
+		n := f.Notifiers[name]
+		if !n.Retries.Capped {
+			continue
+		}
+		more, err := s.end(ctx, "end what has used up the retries of "+name,
+			func(tx *store.Tx) ([]delivery.Delivery, error) { return tx.OverCap(ctx, name, n.Retries.Count, batch) }, delivery.Delivery.Exhaust)
+		if err != nil {
+			return false, err
+		}
+		again = again || more
+	}
+	return again, nil
+}
+
 // end applies a decision to a batch of deliveries. More is true only when something moved, so that rows which the
 // decision leaves alone make no loop.
 func (s *Scheduler) end(ctx context.Context, what string, find func(*store.Tx) ([]delivery.Delivery, error), decide func(delivery.Delivery) (delivery.Step, bool)) (bool, error) {
