@@ -141,7 +141,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.counters.Notifiers(slices.Sorted(maps.Keys(f.Notifiers)))
 	a.store.OnEnded(func(e store.Ended) { a.ended(a.counters, e) })
 	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
-	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed})
+	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
 	a.dead = make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{
 		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow,
@@ -150,7 +150,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, a.log)
 	a.seen = newSurface(a.registry, f)
 	a.reload.info, a.reload.wrong = registerProcess(a.registry, a.file)
-	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting})
+	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters})
 	a.server = server.New(server.Options{
 		Store: a.store, Intake: a.intake, File: a.file, Providers: byName, Insecure: o.Insecure,
 		Unready: a.unready, Stopping: a.stopping.Load, Ring: func() { a.bell.ring(time.Time{}) }, Linked: a.linked,

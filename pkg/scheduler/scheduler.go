@@ -34,6 +34,8 @@ type Options struct {
 	FileError func() string
 	Version   string                      // this binary's version
 	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
+	// Decided is told how many deliveries a decision on many was applied to. May be nil.
+	Decided func(action string, deliveries int)
 }
 
 // Scheduler runs the jobs of one replica.
@@ -49,6 +51,9 @@ func New(o Options) *Scheduler {
 	}
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}
+	}
+	if o.Decided == nil {
+		o.Decided = func(string, int) {}
 	}
 	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1)}
 }
@@ -86,6 +91,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "expire", Every: 2 * time.Second, Step: s.Expire},
 		{Name: "remove", Every: 10 * time.Second, Step: s.Remove},
 		{Name: "exhaust", Every: time.Minute, Step: s.Exhaust, Nudge: s.exhaust},
+		{Name: "decide", Every: 250 * time.Millisecond, Step: s.Decide},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
 	}

@@ -97,6 +97,7 @@ func New(o Options) *Server {
 	s.alertRoutes()
 	s.incidentRoutes()
 	s.deliveryRoutes()
+	s.bulkRoutes()
 	s.notifierRoutes()
 	s.peopleRoutes()
 	s.tokenRoutes()
