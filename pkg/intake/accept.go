@@ -160,6 +160,7 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 	if err := c.tx.PutAlerts(ctx, c.inc.ID, rows); err != nil {
 		return t, fmt.Errorf("write the alerts: %w", err)
 	}
+	tellAlerts(c.tx, g.Source, rows)
 	if err := c.rank(ctx); err != nil {
 		return t, err
 	}
@@ -381,6 +382,7 @@ func (i *Intake) afterwards(ctx context.Context, tx *store.Tx, f *config.File, g
 	if err := tx.PutAlerts(ctx, last.ID, rows); err != nil {
 		return Result{}, false, fmt.Errorf("write the alerts: %w", err)
 	}
+	tellAlerts(tx, g.Source, rows)
 	_, err = c.write(ctx)
 	if c.visible {
 		r.wake = tx.Now()

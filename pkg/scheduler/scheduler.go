@@ -92,6 +92,8 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "remove", Every: 10 * time.Second, Step: s.Remove},
 		{Name: "exhaust", Every: time.Minute, Step: s.Exhaust, Nudge: s.exhaust},
 		{Name: "decide", Every: 250 * time.Millisecond, Step: s.Decide},
+		{Name: "on call", Every: 2 * time.Second, Step: s.OnCall},
+		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
 	}
@@ -166,5 +168,9 @@ func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	n, err := s.o.Store.Purge(ctx, 1000)
-	return n >= 1000, err
+	if err != nil {
+		return false, err
+	}
+	old, err := s.o.Store.PurgeEvents(ctx, 5000)
+	return n >= 1000 || old >= 5000, err
 }

@@ -71,6 +71,7 @@ type Server struct {
 	handler http.Handler
 
 	turns chan struct{} // of alerts
+	ear   *ear          // of those who listen
 
 	// Private answers to whoever pressed a button are given after the callback's own answer.
 	whispers sync.WaitGroup
@@ -87,6 +88,9 @@ func New(o Options) *Server {
 		places: make(chan struct{}, maxWhispers),
 		turns:  make(chan struct{}, turns(o.File().Database.MaxConnections)),
 	}
+	s.ear = newEar(s.store, func(err error) {
+		s.log.Warnw("live events were not read, trying again", "error", s.redact(err.Error()))
+	})
 	c := huma.DefaultConfig("tocsin", o.Version)
 	c.Info.Description = "An on-call pager. Errors are RFC 9457 problem documents with stable types; lists have cursors."
 	c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", nil
@@ -98,6 +102,7 @@ func New(o Options) *Server {
 	s.incidentRoutes()
 	s.deliveryRoutes()
 	s.bulkRoutes()
+	s.eventRoutes()
 	s.notifierRoutes()
 	s.peopleRoutes()
 	s.tokenRoutes()

@@ -43,6 +43,7 @@ type Store struct {
 	w    *query.Queries
 
 	onEnded func(Ended) // nil: nobody asked
+	onTold  func()      // nil: nobody asked
 }
 
 // Open connects both pools. It fails with one clear sentence when the database can't be reached.

@@ -22,6 +22,7 @@ type Tx struct {
 	q     *query.Queries
 	now   time.Time
 	ended []Ended
+	told  []Event
 }
 
 // Ended is a delivery that came to a state in which no worker acts, by someone who is not a worker: an answer, a person's
@@ -44,16 +45,22 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	var err error
 	for range txTries {
 		var ended []Ended
+		var told int
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			t := &Tx{tx: tx, q: s.q.WithTx(tx)}
 			var err error
 			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
 				return err
 			}
-			err = fn(t)
-			ended = t.ended
-			return err
+			if err = fn(t); err != nil {
+				return err
+			}
+			ended, told = t.ended, len(t.told)
+			return t.addEvents(ctx)
 		})
+		if err == nil && told > 0 && s.onTold != nil {
+			s.onTold()
+		}
 		if err == nil && s.onEnded != nil {
 			for _, e := range ended {
 				s.onEnded(e)

@@ -48,7 +48,7 @@ create table event (
   at       timestamptz not null,
   type     text not null,
   topic    text not null,
-  body     jsonb not null
+  body     json not null                       -- as it goes over the wire, but for its number
 ) with (fillfactor = 60);
 create unique index event_sequence on event (sequence) where sequence is not null;
 create index event_unnumbered on event (id) where sequence is null;

@@ -2,7 +2,7 @@
 
 -- name: AddEvents :exec
 insert into event (at, type, topic, body)
-select clock_timestamp(), v.type, v.topic, v.body::jsonb
+select clock_timestamp(), v.type, v.topic, v.body::json
 from (select unnest(@types::text[]) as type, unnest(@topics::text[]) as topic, unnest(@bodies::text[]) as body) v;
 
 -- name: LockEventNumbers :exec
@@ -18,16 +18,17 @@ from (
 where e.id = n.id and e.sequence is null;
 
 -- name: EventsAfter :many
-select sequence::bigint as sequence, at, type, topic, body from event where sequence > @after::bigint order by sequence limit @most;
+select sequence::bigint as sequence, type, topic, body::text as body from event where sequence > @after::bigint order by sequence limit @most;
 
 -- name: EventBounds :one
 select coalesce((select min(sequence) from event where sequence is not null), 0)::bigint as first,
        coalesce((select max(sequence) from event where sequence is not null), 0)::bigint as last;
 
 -- name: PurgeEvents :execrows
--- The oldest by number are the oldest by time, but for moments.
+-- The oldest by number are the oldest by time, but for moments. The last one stays: it says up to where one can have heard.
 delete from event where ctid = any(array(
-  select o.ctid from (select e.ctid, e.at from event e where e.sequence is not null order by e.sequence limit @most) o where o.at < now() - @age::interval));
+  select o.ctid from (select e.ctid, e.at from event e where e.sequence is not null order by e.sequence limit @most) o where o.at < now() - @age::interval))
+  and sequence < (select max(m.sequence) from event m where m.sequence is not null);
 
 -- name: NewestChecksum :one
 -- The checksum of the file that a live replica has taken last.

@@ -7,14 +7,14 @@ package query
 
 import (
 	"context"
-	"encoding/json"
+
 	"time"
 )
 
 const addEvents = `-- name: AddEvents :exec
 
 insert into event (at, type, topic, body)
-select clock_timestamp(), v.type, v.topic, v.body::jsonb
+select clock_timestamp(), v.type, v.topic, v.body::json
 from (select unnest($1::text[]) as type, unnest($2::text[]) as topic, unnest($3::text[]) as body) v
 `
 
@@ -42,15 +42,14 @@ func (q *Queries) EventBounds(ctx context.Context) (EventBoundsRow, error) {
 }
 
 const eventsAfter = `-- name: EventsAfter :many
-select sequence::bigint as sequence, at, type, topic, body from event where sequence > $1::bigint order by sequence limit $2
+select sequence::bigint as sequence, type, topic, body::text as body from event where sequence > $1::bigint order by sequence limit $2
 `
 
 type EventsAfterRow struct {
 	Sequence int
-	At       time.Time
 	Type     string
 	Topic    string
-	Body     json.RawMessage
+	Body     string
 }
 
 func (q *Queries) EventsAfter(ctx context.Context, after int, most int32) ([]EventsAfterRow, error) {
@@ -64,7 +63,6 @@ func (q *Queries) EventsAfter(ctx context.Context, after int, most int32) ([]Eve
 		var i EventsAfterRow
 		if err := rows.Scan(
 			&i.Sequence,
-			&i.At,
 			&i.Type,
 			&i.Topic,
 			&i.Body,
@@ -159,9 +157,10 @@ func (q *Queries) OnCallTold(ctx context.Context) ([]OncallTold, error) {
 const purgeEvents = `-- name: PurgeEvents :execrows
 delete from event where ctid = any(array(
   select o.ctid from (select e.ctid, e.at from event e where e.sequence is not null order by e.sequence limit $1) o where o.at < now() - $2::interval))
+  and sequence < (select max(m.sequence) from event m where m.sequence is not null)
 `
 
-// The oldest by number are the oldest by time, but for moments.
+// The oldest by number are the oldest by time, but for moments. The last one stays: it says up to where one can have heard.
 func (q *Queries) PurgeEvents(ctx context.Context, most int32, age time.Duration) (int64, error) {
 	result, err := q.db.Exec(ctx, purgeEvents, most, age)
 	if err != nil {
