@@ -87,7 +87,7 @@ func (p *program) root() *cobra.Command {
 	flags.StringVar(&p.server, "server", "", "address of the server, e.g. https://tocsin.example.com")
 	flags.StringVar(&p.token, "token", "", "API token")
 	root.AddCommand(p.serveCommand(), p.devCommand(), p.migrateCommand(), p.checkCommand(), p.doctorCommand(), p.alertCommand(), p.incidentsCommand(),
-		p.deliveriesCommand(), p.decideCommand(), p.decisionsCommand(), p.notifiersCommand(), p.oncallCommand(), p.tokenCommand(), p.usersCommand())
+		p.deliveriesCommand(), p.decideCommand(), p.decisionsCommand(), p.eventsCommand(), p.notifiersCommand(), p.oncallCommand(), p.tokenCommand(), p.usersCommand())
 	strictCompletion(root)
 	return root
 }

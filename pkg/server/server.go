@@ -5,7 +5,11 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -153,8 +157,45 @@ func route[I, O any](s *Server, method, path, scope, summary string, status int,
 		Security:      []map[string][]string{{"token": {}}},
 		Errors:        []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
 	}
+	if method == http.MethodGet {
+		op.Middlewares = append(op.Middlewares, s.onlyQuery(queryNames(reflect.TypeFor[I]())))
+	}
 	for _, change := range more {
 		change(&op)
 	}
 	huma.Register(s.api, op, f)
+}
+
+// queryNames are the query parameters that an operation's input names.
+func queryNames(t reflect.Type) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("query"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// onlyQuery refuses parameters that an operation does not have. Passed over, a mistyped filter would choose everything.
+func (s *Server) onlyQuery(names []string) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		u := ctx.URL()
+		var wrong []error
+		for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+			if !slices.Contains(names, name) {
+				message := "there is no such parameter"
+				if len(names) > 0 {
+					message += ": use " + strings.Join(names, ", ")
+				}
+				wrong = append(wrong, &huma.ErrorDetail{Location: "query." + name, Message: message})
+			}
+		}
+		if len(wrong) > 0 {
+			_ = huma.WriteErr(s.api, ctx, http.StatusUnprocessableEntity, "the request is wrong", wrong...)
+			return
+		}
+		next(ctx)
+	}
 }

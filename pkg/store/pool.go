@@ -42,6 +42,8 @@ type Store struct {
 	q    *query.Queries
 	w    *query.Queries
 
+	searchRows int32 // that a search looks at in one window
+
 	onEnded func(Ended) // nil: nobody asked
 	onTold  func()      // nil: nobody asked
 }
@@ -56,7 +58,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{}
+	s := &Store{searchRows: searchRows}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, general); err != nil {
 		return nil, fmt.Errorf("database: %w", plain(err))
 	}
