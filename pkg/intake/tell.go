@@ -18,18 +18,20 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
-// tellAlerts tells the listeners of accepted alerts, whether or not a route takes them and anything of them is new.
-func tellAlerts(tx *store.Tx, source string, rows []store.Alert) {
-	for _, a := range rows {
+// toldAlerts is what listeners are told of accepted alerts, whether or not a route takes them and anything of them is new.
+func toldAlerts(source string, rows []store.Alert) []store.Event {
+	out := make([]store.Event, len(rows))
+	for i, a := range rows {
 		labels := a.Labels
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		tx.Tell(store.Event{Type: api.EventAlert, Topic: a.Topic, Body: api.LiveEvent{Alert: &api.LiveAlert{
+		out[i] = store.Event{Type: api.EventAlert, Topic: a.Topic, Body: api.LiveEvent{Alert: &api.LiveAlert{
 			ID: a.ID.String(), IncidentID: a.IncidentID.String(), Source: source, Status: a.Status, Title: a.Title, Criticality: a.Criticality,
 			Labels: labels, StartsAt: a.StartsAt.UTC(),
-		}}})
+		}}}
 	}
+	return out
 }
 
 // tell tells the listeners what this change did to the incident.

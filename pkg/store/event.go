@@ -27,19 +27,28 @@ func (s *Store) OnTold(f func()) { s.onTold = f }
 // taken here could become visible behind a greater one that somebody has read by then.
 func (tx *Tx) Tell(es ...Event) { tx.told = append(tx.told, es...) }
 
+// body is an event as it goes over the wire, but for its number.
+func (tx *Tx) body(e Event) (string, error) {
+	at := tx.now.UTC()
+	e.Body.Topic, e.Body.Type, e.Body.At = e.Topic, e.Type, &at
+	b, err := json.Marshal(e.Body)
+	if err != nil {
+		return "", fmt.Errorf("write an event: %w", err)
+	}
+	return string(b), nil
+}
+
 func (tx *Tx) addEvents(ctx context.Context) error {
 	if len(tx.told) == 0 {
 		return nil
 	}
 	types, topics, bodies := make([]string, len(tx.told)), make([]string, len(tx.told)), make([]string, len(tx.told))
 	for i, e := range tx.told {
-		at := tx.now.UTC()
-		e.Body.Topic, e.Body.Type, e.Body.At = e.Topic, e.Type, &at
-		body, err := json.Marshal(e.Body)
+		body, err := tx.body(e)
 		if err != nil {
-			return fmt.Errorf("write an event: %w", err)
+			return err
 		}
-		types[i], topics[i], bodies[i] = e.Type, e.Topic, string(body)
+		types[i], topics[i], bodies[i] = e.Type, e.Topic, body
 	}
 	if err := tx.q.AddEvents(ctx, types, topics, bodies); err != nil {
 		return fmt.Errorf("write the events: %w", err)

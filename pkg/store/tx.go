@@ -22,7 +22,9 @@ type Tx struct {
 	q     *query.Queries
 	now   time.Time
 	ended []Ended
-	told  []Event
+	told  []Event // written at the end
+	// telling: events were written already, with what they are about
+	telling bool
 }
 
 // Ended is a delivery that came to a state in which no worker acts, by someone who is not a worker: an answer, a person's
@@ -45,7 +47,7 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	var err error
 	for range txTries {
 		var ended []Ended
-		var told int
+		told := false
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			t := &Tx{tx: tx, q: s.q.WithTx(tx)}
 			var err error
@@ -55,10 +57,10 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 			if err = fn(t); err != nil {
 				return err
 			}
-			ended, told = t.ended, len(t.told)
+			ended, told = t.ended, t.telling || len(t.told) > 0
 			return t.addEvents(ctx)
 		})
-		if err == nil && told > 0 && s.onTold != nil {
+		if err == nil && told && s.onTold != nil {
 			s.onTold()
 		}
 		if err == nil && s.onEnded != nil {
