@@ -75,7 +75,7 @@ func (p *program) printEvent(e api.LiveEvent) error {
 		enc.SetEscapeHTML(false)
 		return enc.Encode(e)
 	}
-	what := ""
+	var what string
 	switch {
 	case e.Alert != nil:
 		what = e.Alert.Status + ": " + e.Alert.Title

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"slices"
@@ -234,7 +235,7 @@ func heard(o *object) []string {
 		switch {
 		case !ok:
 		case !slices.Contains(known, sort):
-			v.problem(suggest(sort, known), "%q is no sort of events", sort)
+			v.problem(cmp.Or(suggest(sort, known), "use "+strings.Join(known, ", ")), "%q is no sort of events", sort)
 		case !slices.Contains(all, sort):
 			all = append(all, sort)
 		}

@@ -130,7 +130,7 @@ type OnCall struct {
 	Layer    string
 }
 
-// OnCallOnCall is who was last told of as on call, by schedule.
+// OnCallTold is who was last told of as on call, by schedule.
 func (tx *Tx) OnCallTold(ctx context.Context) (map[string]OnCall, error) {
 	rows, err := tx.q.OnCallTold(ctx)
 	if err != nil {

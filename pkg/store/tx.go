@@ -54,7 +54,7 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
 				return err
 			}
-			if err = fn(t); err != nil {
+			if err := fn(t); err != nil {
 				return err
 			}
 			ended, told = t.ended, t.telling || len(t.told) > 0
