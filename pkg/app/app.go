@@ -140,17 +140,18 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.counters = worker.NewMetrics(a.registry)
 	a.counters.Notifiers(slices.Sorted(maps.Keys(f.Notifiers)))
 	a.store.OnEnded(func(e store.Ended) { a.ended(a.counters, e) })
+	a.store.OnTold(func() { a.server.Rung(); a.bell.tellEvents() })
 	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
-	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed})
+	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
 	a.dead = make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{
 		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow,
 		Dead: a.died, Redact: a.redacted, Log: a.log, Metrics: a.counters,
 	})
-	a.bell = newBell(a.id, a.store, a.worker.Nudge, a.log)
+	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
 	a.seen = newSurface(a.registry, f)
 	a.reload.info, a.reload.wrong = registerProcess(a.registry, a.file)
-	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting})
+	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters})
 	a.server = server.New(server.Options{
 		Store: a.store, Intake: a.intake, File: a.file, Providers: byName, Insecure: o.Insecure,
 		Unready: a.unready, Stopping: a.stopping.Load, Ring: func() { a.bell.ring(time.Time{}) }, Linked: a.linked,
@@ -200,6 +201,7 @@ func (a *App) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { a.bell.ringLoop(background) })
 	loops.Go(func() { a.bell.listenLoop(background, a.file().Database.ListenURL) })
+	loops.Go(func() { a.server.Hear(background) })
 	loops.Go(func() { a.watchLoop(background, a.hangup) })
 	loops.Go(func() { a.rosterLoop(background) })
 	loops.Go(func() { a.accountLoop(background) })
@@ -244,6 +246,7 @@ func (a *App) Run(ctx context.Context) error {
 	} else {
 		working.Wait()
 	}
+	a.server.HangUp() // they would not leave by themselves
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), surfaceGrace)
 	defer cancelLast()
 	if downErr := surface.Shutdown(last); downErr != nil {

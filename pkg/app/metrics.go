@@ -60,7 +60,12 @@ func (m *surface) HTTPServed(handler, method string, status int, took time.Durat
 	m.http.WithLabelValues(handler, method, strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-func (m *surface) DecisionMade(action string) { m.decisions.WithLabelValues(action).Inc() }
+func (m *surface) DecisionMade(action string) { m.DecisionsMade(action, 1) }
+
+// DecisionsMade counts those of a decision on many.
+func (m *surface) DecisionsMade(action string, n int) {
+	m.decisions.WithLabelValues(action).Add(float64(n))
+}
 
 func (m *surface) AlertsTaken(source string, alerts int, unrouted bool) {
 	m.alerts.WithLabelValues(source).Add(float64(alerts))

@@ -122,6 +122,30 @@ func (c *Client) Decide(ctx context.Context, id string, d api.Decide) (out api.D
 	return out, err
 }
 
+// DecideMany gives a person's word on all dead deliveries that a filter finds, or counts them.
+func (c *Client) DecideMany(ctx context.Context, d api.DecideMany) (out api.DecisionRun, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/decisions", nil, nil, d, &out)
+	return out, err
+}
+
+// Decisions is a page of decisions on many deliveries, newest first.
+func (c *Client) Decisions(ctx context.Context, q Query) (out api.List[api.DecisionRun], err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/decisions", q.values(), nil, nil, &out)
+	return out, err
+}
+
+// Decision is one decision on many deliveries with its counts.
+func (c *Client) Decision(ctx context.Context, id string) (out api.DecisionRun, err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/decisions/"+url.PathEscape(id), nil, nil, nil, &out)
+	return out, err
+}
+
+// CancelDecision takes no more of a decision on many deliveries.
+func (c *Client) CancelDecision(ctx context.Context, id string) (out api.DecisionRun, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/decisions/"+url.PathEscape(id)+"/cancel", nil, nil, nil, &out)
+	return out, err
+}
+
 // Notifiers are the ways out of the server's file.
 func (c *Client) Notifiers(ctx context.Context) (out api.List[api.Notifier], err error) {
 	err = c.do(ctx, http.MethodGet, "/v1/notifiers", nil, nil, nil, &out)

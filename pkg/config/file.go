@@ -3,6 +3,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
@@ -110,8 +111,25 @@ type Notifier struct {
 	URL     string
 	Secrets []string
 	Headers map[string]string
+	Events  []string // what it is told of: incident, delivery, oncall
 	// log
 	Path string
+}
+
+// The sorts of events that a webhook can ask for.
+const (
+	HearsIncident = "incident"
+	HearsDelivery = "delivery"
+	HearsOnCall   = "oncall"
+)
+
+// Hears says that a notifier wants events of a sort. Those about an incident go to every notifier that a route names, unless it is a
+// webhook that asks for others only.
+func (n Notifier) Hears(sort string) bool {
+	if n.Type != "webhook" || len(n.Events) == 0 {
+		return sort == HearsIncident
+	}
+	return slices.Contains(n.Events, sort)
 }
 
 // Direct says that the notifier sends to people, not to a place of its own.

@@ -123,6 +123,9 @@ func (l *loader) resolve() {
 		r.at.problem(hint, "no %s %q is in the file", r.kind, r.name)
 	}
 	for _, p := range l.places {
+		if n, ok := l.file.Notifiers[p.name]; ok && n.Type == "webhook" && !n.Hears(HearsIncident) {
+			p.at.problem("add incident to its events, or name another notifier", "the notifier %s does not take events of incidents", p.name)
+		}
 		if n := l.file.Notifiers[p.name]; n.Direct() && (n.Token != "" || n.Type == "telegram") {
 			what := map[string]string{"slack": "channel", "telegram": "chat_id"}[n.Type]
 			p.at.problem("give it a "+what+", or page people through it by an escalation", "the notifier %s sends to people only: it has no %s", p.name, what)

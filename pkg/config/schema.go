@@ -142,7 +142,7 @@ func notifierShape() shape {
 		"telegram": {pace(true), {"token", needed(text("From @BotFather."))}, {"chat_id", text("Number of a group or channel, or @name; direct messages, if left out.")},
 			{"message_thread_id", count("A topic of that group.", 1, 1<<31-1)}, {"webhook_secret", text("Without it buttons are refused.")}, {"api_url", text("Another server.")}},
 		"webhook": {pace(false), {"url", needed(text("Gets a POST per event."))}, {"secret", text("Key of the signature.")}, {"secrets", listOf("Keys of the signatures, while a receiver changes over.", text(""))},
-			{"headers", mapOf("Further headers.", text(""))}},
+			{"events", listOf("What it is told of.", one("", HearsIncident, HearsDelivery, HearsOnCall))}, {"headers", mapOf("Further headers.", text(""))}},
 		"log": {pace(false), {"path", needed(text("The file that events are appended to."))}},
 	}
 	return s

@@ -211,7 +211,7 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 		}
 		rows = append(rows, row)
 	}
-	if err := c.tx.PutAlerts(ctx, c.inc.ID, rows); err != nil {
+	if err := c.tx.PutAlerts(ctx, c.inc.ID, rows, toldAlerts(g.Source, rows)...); err != nil {
 		return t, fmt.Errorf("write the alerts: %w", err)
 	}
 	if err := c.rank(ctx); err != nil {
@@ -452,7 +452,7 @@ func (i *Intake) afterwards(ctx context.Context, tx *store.Tx, f *config.File, g
 	if len(rows) == 0 {
 		return Result{}, false, nil
 	}
-	if err := tx.PutAlerts(ctx, last.ID, rows); err != nil {
+	if err := tx.PutAlerts(ctx, last.ID, rows, toldAlerts(g.Source, rows)...); err != nil {
 		return Result{}, false, fmt.Errorf("write the alerts: %w", err)
 	}
 	_, err = c.write(ctx)

@@ -119,6 +119,7 @@ func (c *change) write(ctx context.Context) ([]Made, error) {
 	if err := c.tx.SaveIncident(ctx, c.inc); err != nil {
 		return nil, fmt.Errorf("save the incident: %w", err)
 	}
+	c.tell()
 	if err := c.tx.AddTimeline(ctx, c.inc.ID, c.entries...); err != nil {
 		return nil, fmt.Errorf("add to the timeline: %w", err)
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	FileError func() string
 	Version   string                      // this binary's version
 	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
+	// Decided is told how many deliveries a decision on many was applied to. May be nil.
+	Decided func(action string, deliveries int)
 }
 
 // Scheduler runs the jobs of one replica.
@@ -50,6 +52,9 @@ func New(o Options) *Scheduler {
 	}
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}
+	}
+	if o.Decided == nil {
+		o.Decided = func(string, int) {}
 	}
 	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1)}
 }
@@ -90,6 +95,9 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "exhaust", Every: time.Minute, Step: s.Exhaust, Nudge: s.exhaust},
 		{Name: "lapse", Every: 2 * time.Second, Step: s.Lapse},
 		{Name: "missed", Every: 2 * time.Second, Step: s.Missed},
+		{Name: "decide", Every: 250 * time.Millisecond, Step: s.Decide},
+		{Name: "on call", Every: 2 * time.Second, Step: s.OnCall},
+		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
 	}
@@ -164,5 +172,9 @@ func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	n, err := s.o.Store.Purge(ctx, 1000)
-	return n >= 1000, err
+	if err != nil {
+		return false, err
+	}
+	old, err := s.o.Store.PurgeEvents(ctx, 5000)
+	return n >= 1000 || old >= 5000, err
 }

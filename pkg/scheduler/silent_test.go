@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
@@ -15,18 +14,6 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/scheduler"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
-
-func (w *world) sql(text string, args ...any) {
-	w.t.Helper()
-	conn, err := pgx.Connect(w.t.Context(), w.url)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer conn.Close(w.t.Context())
-	if _, err := conn.Exec(w.t.Context(), text, args...); err != nil {
-		w.t.Fatalf("%s: %v", text, err)
-	}
-}
 
 func (w *world) heartbeats() map[string]store.Heartbeat {
 	w.t.Helper()

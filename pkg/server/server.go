@@ -5,7 +5,11 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,6 +76,7 @@ type Server struct {
 
 	turns chan struct{} // of alerts
 	rates rates         // of sources
+	ear   *ear          // of those who listen
 
 	// Private answers to whoever pressed a button are given after the callback's own answer.
 	whispers sync.WaitGroup
@@ -88,6 +93,9 @@ func New(o Options) *Server {
 		places: make(chan struct{}, maxWhispers),
 		turns:  make(chan struct{}, turns(o.File().Database.MaxConnections)),
 	}
+	s.ear = newEar(s.store, func(err error) {
+		s.log.Warnw("live events were not read, trying again", "error", s.redact(err.Error()))
+	})
 	c := huma.DefaultConfig("tocsin", o.Version)
 	c.Info.Description = "An on-call pager. Errors are RFC 9457 problem documents with stable types; lists have cursors."
 	c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", nil
@@ -100,6 +108,8 @@ func New(o Options) *Server {
 	s.heartbeatRoutes()
 	s.incidentRoutes()
 	s.deliveryRoutes()
+	s.bulkRoutes()
+	s.eventRoutes()
 	s.notifierRoutes()
 	s.peopleRoutes()
 	s.tokenRoutes()
@@ -153,8 +163,45 @@ func route[I, O any](s *Server, method, path, scope, summary string, status int,
 		Security:      []map[string][]string{{"token": {}}},
 		Errors:        []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
 	}
+	if method == http.MethodGet {
+		op.Middlewares = append(op.Middlewares, s.onlyQuery(queryNames(reflect.TypeFor[I]())))
+	}
 	for _, change := range more {
 		change(&op)
 	}
 	huma.Register(s.api, op, f)
+}
+
+// queryNames are the query parameters that an operation's input names.
+func queryNames(t reflect.Type) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("query"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// onlyQuery refuses parameters that an operation does not have. Passed over, a mistyped filter would choose everything.
+func (s *Server) onlyQuery(names []string) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		u := ctx.URL()
+		var wrong []error
+		for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+			if !slices.Contains(names, name) {
+				message := "there is no such parameter"
+				if len(names) > 0 {
+					message += ": use " + strings.Join(names, ", ")
+				}
+				wrong = append(wrong, &huma.ErrorDetail{Location: "query." + name, Message: message})
+			}
+		}
+		if len(wrong) > 0 {
+			_ = huma.WriteErr(s.api, ctx, http.StatusUnprocessableEntity, "the request is wrong", wrong...)
+			return
+		}
+		next(ctx)
+	}
 }

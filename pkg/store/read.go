@@ -116,13 +116,45 @@ func (s *Store) ListDeliveries(ctx context.Context, f DeliveryFilter) (api.List[
 		rows, err = s.q.PagePendingDeliveries(ctx, query.PagePendingDeliveriesParams{
 			Before: before, Notifier: f.Notifier, Kind: f.Kind, Most: limit + 1})
 	default:
-		rows, err = s.q.PageDeliveries(ctx, query.PageDeliveriesParams{
-			Before: before, State: state, Notifier: f.Notifier, Kind: f.Kind, Most: limit + 1})
+		return s.searchDeliveries(ctx, f, before, limit)
 	}
 	if err != nil {
 		return api.List[api.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
 	}
 	return page(rows, int(limit), deliveryWire, func(r query.Delivery) uuid.UUID { return r.ID }), nil
+}
+
+// What one page of a search without an index may look at: windows of so many rows each, all of it well below a second.
+const (
+	searchRows    = 20_000
+	searchWindows = 5
+)
+
+// searchDeliveries looks for deliveries from the newest back, for filters that have no index. Where it has looked at as much as one
+// answer may, the page ends early and its cursor goes on there.
+func (s *Store) searchDeliveries(ctx context.Context, f DeliveryFilter, before uuid.UUID, limit int32) (api.List[api.Delivery], error) {
+	id := func(r query.Delivery) uuid.UUID { return r.ID }
+	var found []query.Delivery
+	for range searchWindows {
+		rows, err := s.q.PageDeliveries(ctx, query.PageDeliveriesParams{
+			Before: before, LookedAt: s.searchRows, State: f.State, Notifier: f.Notifier, Kind: f.Kind, Most: limit + 1 - int32(len(found))}) //nolint:gosec // at most limit
+		if err != nil {
+			return api.List[api.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
+		}
+		if found = append(found, rows...); len(found) > int(limit) {
+			return page(found, int(limit), deliveryWire, id), nil
+		}
+		before, err = s.q.DeliveryBehind(ctx, before, s.searchRows-1)
+		if errors.Is(err, pgx.ErrNoRows) { // it has seen the oldest
+			return page(found, int(limit), deliveryWire, id), nil
+		}
+		if err != nil {
+			return api.List[api.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
+		}
+	}
+	l := page(found, int(limit), deliveryWire, id)
+	l.NextCursor = sealCursor(before)
+	return l, nil
 }
 
 // ReadDelivery is one delivery with its attempts and decisions. [ErrNotFound] where there is none.

@@ -74,6 +74,23 @@ type Attempt struct {
 	Form          string
 }
 
+type BulkRun struct {
+	ID         uuid.UUID
+	MadeAt     time.Time
+	Actor      string
+	Action     string
+	Reason     string
+	Filter     json.RawMessage
+	PerSecond  int
+	State      string
+	Total      int
+	Applied    int
+	Skipped    int
+	PacedAt    time.Time
+	EndedAt    *time.Time
+	CanceledBy *string
+}
+
 type Content struct {
 	ID       uuid.UUID
 	Revision int
@@ -200,6 +217,13 @@ type OncallShift struct {
 	UserName string
 	Since    time.Time
 	Until    *time.Time
+}
+
+type OncallTold struct {
+	Schedule string
+	Users    []string
+	Layer    string
+	At       time.Time
 }
 
 type Pace struct {
