@@ -47,7 +47,7 @@ type Scanner interface {
 
 // Search says where and how far back a Scan looks.
 type Search struct {
-	Operation delivery.Operation // create: among the messages of the place; reply: in the thread of Parent
+	Operation delivery.Operation // create: among the messages of the place; reply: in the thread of Parent alone
 	Address   string             // create: as attempts called it
 	Parent    delivery.Reference // reply
 	Oldest    time.Time          // the start of the oldest attempt in doubt; the margin for clocks that differ is the provider's

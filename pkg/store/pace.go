@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,6 +32,9 @@ type Turn struct {
 const (
 	queueMost = 300              // counted ahead in one queue
 	turnMost  = 30 * time.Second // longest wait until it looks again
+	// waitStep is what a place in a queue counts for at least. Who is called next is told so by the call before; that those
+	// behind look for themselves is the net, and on a machine that is slower than the pace they would do nothing else.
+	waitStep = 50 * time.Millisecond
 )
 
 // Turns decides who of a batch may call now, on all replicas together: within every pace, and in each destination by
@@ -65,17 +69,22 @@ func (s *Store) Turns(ctx context.Context, asks []Ask) (map[uuid.UUID]Turn, erro
 			return err
 		}
 		if len(call) > 0 {
-			_, err = q.CallNext(ctx, call)
+			queues := slices.Sorted(maps.Keys(call))
+			seconds := make([]float64, len(queues))
+			for i, name := range queues {
+				seconds[i] = call[name].Seconds()
+			}
+			_, err = q.CallNext(ctx, queues, seconds)
 		}
 		return err
 	})
 	return out, err
 }
 
-// decideTurns goes through the asks in their order. used are the buckets that changed, call the queues in which someone
-// ahead should look, since there is a turn and he sleeps.
-func decideTurns(asks []Ask, begun map[string][]time.Time, ahead, asleep []int, now time.Time) (turns map[uuid.UUID]Turn, used map[string]bool, call []string) {
-	turns, used = make(map[uuid.UUID]Turn, len(asks)), map[string]bool{}
+// decideTurns goes through the asks in their order. used are the buckets that changed, call the queues whose first should look,
+// and when: at once where there is a turn and he sleeps, else when the call that begins now leaves room for the next.
+func decideTurns(asks []Ask, begun map[string][]time.Time, ahead, asleep []int, now time.Time) (turns map[uuid.UUID]Turn, used map[string]bool, call map[string]time.Duration) {
+	turns, used, call = make(map[uuid.UUID]Turn, len(asks)), map[string]bool{}, map[string]time.Duration{}
 	for key, times := range begun {
 		for i, t := range times {
 			if t.After(now) { // the clock ran back: what began in the time to come has begun by now, and nobody waits for that time
@@ -103,12 +112,19 @@ func decideTurns(asks []Ask, begun map[string][]time.Time, ahead, asleep []int, 
 				begun[b.Key], used[b.Key] = b.Begin(begun[b.Key], now), true
 			}
 			turns[a.Delivery.ID] = Turn{Now: true}
+			next := now
+			for _, b := range a.Buckets {
+				if t := b.Earliest(begun[b.Key]); t.After(next) {
+					next = t
+				}
+			}
+			call[a.Queue] = next.Sub(now)
 			continue
 		}
-		if asleep[i] > 0 && !at.After(now) && !slices.Contains(call, a.Queue) {
-			call = append(call, a.Queue)
+		if asleep[i] > 0 && !at.After(now) {
+			call[a.Queue] = 0
 		}
-		wait := at.Sub(now) + time.Duration(before)*max(gap, time.Millisecond)
+		wait := at.Sub(now) + time.Duration(before)*max(gap, waitStep)
 		turns[a.Delivery.ID] = Turn{Wait: min(wait, turnMost)}
 		waiting[a.Queue]++
 	}

@@ -45,7 +45,7 @@ func TestTurnsDoNotReadTheHistory(t *testing.T) {
 			rows  float64           // as many rows of delivery are read at most
 		}{
 			"AheadInQueue":        {[]string{in("0"), in(room), in("1"), in(`"` + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `"`), in(id), "300"}, map[string]string{"delivery_queue": "ROW(", "delivery_pkey": "ANY"}, waiting + 1},
-			"CallNext":            {[]string{in(room)}, map[string]string{"delivery_queue": "queue", "delivery_pkey": "ANY"}, 2},
+			"CallNext":            {[]string{in(room), in("0")}, map[string]string{"delivery_queue": "queue", "delivery_pkey": "ANY"}, 2},
 			"BringForwardWaiting": {[]string{in(ops), "null"}, map[string]string{"delivery_due": "next_at", "delivery_pkey": "ANY"}, 5 * waiting},
 			"OldestWaiting":       {[]string{in(ops)}, map[string]string{"delivery_due": "notifier"}, 5 * waiting},
 			"Claim":               {claimArgs(ops), map[string]string{"delivery_due": "next_at", "delivery_pkey": "ANY"}, 3 * waiting},

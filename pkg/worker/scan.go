@@ -16,6 +16,7 @@ import (
 
 const (
 	scanMost   = 45 * time.Second // bound of one look-up
+	scanSpace  = 3 * time.Second  // least time between two look-ups of one place: an outage leaves hundreds in doubt
 	scanMargin = 5 * time.Second  // a look-up ends so long before its lease, or by three quarters of a short one
 	scanRound  = 10 * time.Minute // look-ups begin at a full span of it, so that one serves all in doubt at a place
 	blindFor   = 5 * time.Minute  // how long a notifier that may not look is not asked to: what was mended is noticed then
@@ -123,28 +124,14 @@ func (w *Worker) scan(j *job) (found delivery.Reference, l delivery.Look, result
 		return found, delivery.Look{RetryAfter: p.Left, Sentence: p.Sentence}, "incomplete"
 	}
 	s := j.search()
-	// What fell due by the database's clock is compared with it alone: this machine's may have stood still meanwhile, and an
-	// answer from before the attempt would pass for one from after it.
-	arrived := time.Now()
-	place := w.scans.place(j.notifier.Account() + " " + string(s.Operation) + " " + s.Address + " " + s.Parent.Channel + " " + s.Parent.TS)
-	place.mu.Lock()
-	defer place.mu.Unlock()
-	ahead := place.began.After(j.Now.Add(time.Since(j.asked))) // the database's clock was set back
-	if place.began.Before(j.Due) || ahead || place.oldest.After(s.Oldest) {
-		end := time.Now().Add(scanMost)
-		if last := j.asked.Add(j.lease - min(scanMargin, j.lease/4)); last.Before(end) {
-			end = last
-		}
-		ctx, cancel := context.WithDeadline(w.questions, end)
-		defer cancel()
-		place.began, place.oldest = j.Now.Add(time.Since(arrived)), s.Oldest
-		place.result = provider.Scan{}
-		if scanner, ok := j.provider.(provider.Scanner); ok {
-			place.result = scanner.Scan(ctx, s)
-		}
-		w.told(j, place.result)
+	r, later := w.lookAt(j, s)
+	if s.Operation == delivery.OpReply && !later && r.Complete && r.Found[j.Doubt.Key].IsZero() {
+		// A reply to a parent that was deleted stands in the channel, and so does one that was posted as a message of its own.
+		r, later = w.lookAt(j, provider.Search{Operation: delivery.OpCreate, Address: s.Parent.Channel, Oldest: s.Oldest})
 	}
-	r := place.result
+	if later {
+		return found, delivery.Look{RetryAfter: scanSpace}, "incomplete"
+	}
 	found = r.Found[j.Doubt.Key]
 	l = delivery.Look{Found: found, Complete: r.Complete, Blind: r.Blind, RetryAfter: r.RetryAfter, Sentence: r.Sentence}
 	switch {
@@ -158,6 +145,38 @@ func (w *Worker) scan(j *job) (found delivery.Reference, l delivery.Look, result
 		result = "incomplete"
 	}
 	return found, l, result
+}
+
+// lookAt is the look-up of one place, made now or by another delivery that was due when it began. later says that one was
+// made a moment ago and does not cover this delivery: all that have come by then are covered by the next.
+func (w *Worker) lookAt(j *job, s provider.Search) (r provider.Scan, later bool) {
+	// What fell due by the database's clock is compared with it alone: this machine's may have stood still meanwhile, and an
+	// answer from before the attempt would pass for one from after it.
+	arrived := time.Now()
+	place := w.scans.place(j.notifier.Account() + " " + string(s.Operation) + " " + s.Address + " " + s.Parent.Channel + " " + s.Parent.TS)
+	place.mu.Lock()
+	defer place.mu.Unlock()
+	now := j.Now.Add(time.Since(j.asked))
+	ahead := place.began.After(now) // the database's clock was set back
+	if !place.began.Before(j.Due) && !ahead && !place.oldest.After(s.Oldest) {
+		return place.result, false
+	}
+	if !place.began.IsZero() && !ahead && now.Sub(place.began) < scanSpace {
+		return provider.Scan{}, true
+	}
+	end := time.Now().Add(scanMost)
+	if last := j.asked.Add(j.lease - min(scanMargin, j.lease/4)); last.Before(end) {
+		end = last
+	}
+	ctx, cancel := context.WithDeadline(w.questions, end)
+	defer cancel()
+	place.began, place.oldest = j.Now.Add(time.Since(arrived)), s.Oldest
+	place.result = provider.Scan{}
+	if scanner, ok := j.provider.(provider.Scanner); ok {
+		place.result = scanner.Scan(ctx, s)
+	}
+	w.told(j, place.result)
+	return place.result, false
 }
 
 // told lets others know what a look-up has met: rest that the provider asked for, and, once a notifier, what a person must

@@ -44,10 +44,6 @@ func (p *Provider) Scan(ctx context.Context, s provider.Search) provider.Scan {
 		if !ok && res.Code != "thread_not_found" {
 			return stopped(scan, res)
 		}
-		// A reply to a parent that was deleted stands in the channel, and so does one that was posted as a message of its own.
-		if res, ok = p.readAll(ctx, &scan, me, "conversations.history", s.Parent.Channel, "", s.Oldest); !ok {
-			return stopped(scan, res)
-		}
 		scan.Complete = true
 		return scan
 	}

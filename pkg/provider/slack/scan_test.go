@@ -230,7 +230,10 @@ func TestReplyIsFoundWhereverItStands(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	look := provider.Search{Operation: delivery.OpReply, Parent: root, Oldest: time.Now()}
-	if scan := p.Scan(t.Context(), look); !scan.Complete || scan.Found["in-thread"] != threaded || scan.Found["alone"] != own {
+	if scan := p.Scan(t.Context(), look); !scan.Complete || scan.Found["in-thread"] != threaded {
+		t.Errorf("%+v", scan)
+	}
+	if scan := p.Scan(t.Context(), search("C0OPS")); !scan.Complete || scan.Found["alone"] != own {
 		t.Errorf("%+v", scan)
 	}
 	if err := remove(t.Context(), s, root.TS); err != nil {
@@ -242,7 +245,10 @@ func TestReplyIsFoundWhereverItStands(t *testing.T) {
 	if res.Outcome != delivery.OutcomeSent || res.Code != "unthreaded" {
 		t.Fatalf("%+v", res)
 	}
-	if scan := p.Scan(t.Context(), look); !scan.Complete || scan.Found["unthreaded"] != res.Reference {
+	if scan := p.Scan(t.Context(), look); !scan.Complete || len(scan.Found) != 0 {
+		t.Errorf("the thread is gone: %+v", scan)
+	}
+	if scan := p.Scan(t.Context(), search("C0OPS")); !scan.Complete || scan.Found["unthreaded"] != res.Reference {
 		t.Errorf("%+v", scan)
 	}
 }

@@ -75,17 +75,22 @@ func (q *Queries) AheadInQueue(ctx context.Context, arg AheadInQueueParams) ([]A
 }
 
 const callNext = `-- name: CallNext :execrows
-update delivery set next_at = clock_timestamp(), version = version + 1
-where id = any(array(
-    select (select d.id from delivery d where d.queue = q.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds' order by d.priority, d.created_at, d.id limit 1)
-    from unnest($1::text[]) as q(queue)))
-  and lease_token is null and coalesce(queue, '') <> '' and coalesce(next_at, '-infinity') > clock_timestamp()
+with first as materialized (
+  select (select d.id from delivery d where d.queue = q.queue and d.lease_token is null and d.next_at > clock_timestamp() - interval '5 seconds'
+      order by d.priority, d.created_at, d.id limit 1) as id, q.seconds
+  from (select unnest($1::text[]) as queue, unnest($2::float8[]) as seconds) q
+)
+update delivery d set next_at = clock_timestamp() + make_interval(secs => first.seconds), version = d.version + 1
+from first
+where d.id = any(array[first.id]) and d.lease_token is null and coalesce(d.queue, '') <> ''
+  and coalesce(d.next_at, '-infinity') > clock_timestamp() + make_interval(secs => first.seconds)
 `
 
-// The first of each queue is due now: somebody behind it has seen that there is a turn. What is asked of the row again is
-// wrapped, so that no index but the key's is a way to it.
-func (q *Queries) CallNext(ctx context.Context, queues []string) (int64, error) {
-	result, err := q.db.Exec(ctx, callNext, queues)
+// The first of each queue is due when its turn comes: at once where somebody behind it has seen that there is one, else when the
+// slot after the call that begins now is free. What is asked of the row again is wrapped, so that no index but the key's is a
+// way to it.
+func (q *Queries) CallNext(ctx context.Context, queues []string, seconds []float64) (int64, error) {
+	result, err := q.db.Exec(ctx, callNext, queues, seconds)
 	if err != nil {
 		return 0, err
 	}
