@@ -11,6 +11,7 @@ FUZZ_TIME     ?= 30s
 SEED          ?= 1
 CHAOS         ?= 10m
 DRILLS        ?= Outage|Storm|ToldToWait|Revoked|DeadSubscribers
+RELOADS       ?= 1000
 
 BIN := $(CURDIR)/bin
 # The binary names its revision where git can tell it; git refuses a clone that another user made.
@@ -19,7 +20,7 @@ STAMP := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 PGRUN := $(BIN)/pgrun
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build vet lint unit generate fuzz bench-latency bench-worker chaos drill clean need-go need-gcc pgrun
+.PHONY: help run test build vet lint unit generate fuzz bench-intake bench-latency bench-worker chaos drill reloads clean need-go need-gcc pgrun
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -75,6 +76,9 @@ fuzz: need-go pgrun ## Run every fuzz test for FUZZ_TIME (30s), and the random o
 		done; \
 	done
 
+bench-intake: need-go pgrun ## Measure 1,000 alerts a second from 16 connections, and 10,000 alerts in one incident
+	$(PGRUN) -durable -- $(GO) test ./pkg/app -run '^$$' -bench 'BenchmarkIntake|BenchmarkStorm' -benchtime 1x -timeout 15m
+
 bench-latency: need-go pgrun ## Measure accepted alert -> provider call begun, two replicas, 200 alerts
 	$(PGRUN) -durable -- $(GO) test ./pkg/app -run '^$$' -bench BenchmarkLatency -benchtime 1x
 
@@ -86,6 +90,9 @@ chaos: need-go pgrun ## Kill, freeze and restart replicas under load for CHAOS (
 
 drill: need-go pgrun ## Storms, outages, revoked tokens and dead subscribers, with far more messages than `make test` has
 	TOCSIN_DRILL=1 $(PGRUN) -- $(GO) test ./pkg/app -run '$(DRILLS)' -count 1 -timeout 30m -v
+
+reloads: need-go pgrun ## Change the file RELOADS (1000) times under load
+	TOCSIN_RELOADS=$(RELOADS) $(PGRUN) -- $(GO) test ./pkg/app -run TestReloadsUnderLoad -count 1 -timeout 30m -v
 
 clean: ## Remove what was built (the development data stays: `tocsin dev` names its folder)
 	rm -rf $(BIN)

@@ -45,7 +45,7 @@ func TestAPIPageHasEveryEndpoint(t *testing.T) {
 	}
 	said := map[string]string{}
 	for _, r := range table(text, "") {
-		if len(r) == 3 && strings.Contains(r[0], " /v1/") {
+		if len(r) == 3 && (strings.Contains(r[0], " /v1/") || strings.Contains(r[0], " /api/")) {
 			said[strings.Trim(r[0], "`")] = r[1]
 		}
 	}
@@ -82,12 +82,15 @@ func TestExamplesFitTheAPI(t *testing.T) {
 		"/decision$":                func() any { return &api.Decide{} },
 		"/v1/users/[^/]+/link$":     func() any { return &api.LinkAccount{} },
 		"/v1/notifiers/[^/]+/test$": func() any { return &api.Trial{} },
+		"/v1/silences$":             func() any { return &api.NewSilence{} },
+		"/v1/explain$":              func() any { return &api.Explain{} },
 		"/v1/tokens$":               func() any { return &api.NewToken{} },
 		"/v1/alertmanager$":         func() any { return &map[string]any{} },
+		"/v1/(grafana|sources/.*)$": func() any { return &map[string]any{} },
 	}
 	example := regexp.MustCompile(`(?s)(/v1/[^"\s?]+)[^\n]*?(?:\\\n[^\n]*?)?--json '(.*?)'`)
 	tried := 0
-	for _, name := range []string{"api.md", "alertmanager.md"} {
+	for _, name := range []string{"api.md", "alertmanager.md", "sources.md", "grafana.md"} {
 		for _, b := range blocks(name, page(t, name)) {
 			for _, m := range example.FindAllStringSubmatch(b.text, -1) {
 				path, body := m[1], m[2]

@@ -75,7 +75,7 @@ func called(c *ast.CallExpr) string {
 // Every key that pkg/config reads, and every one that it refuses, is on the page, and every warning.
 func TestFilePageHasEveryKeyAndWarning(t *testing.T) {
 	t.Parallel()
-	reads := []string{"get", "str", "has", "duration", "whole", "oneOf", "boolean", "names", "address", "zone", "wallClock", "unsupported"}
+	reads := []string{"get", "str", "has", "duration", "whole", "oneOf", "boolean", "names", "address", "zone", "wallClock", "unsupported", "rate", "size", "expression", "entries"}
 	keys := map[string]bool{"id": true, "api_url": true}
 	warnings := 0
 	for _, f := range goFiles(t, "../pkg/config") {
@@ -131,7 +131,7 @@ func TestFilePageHasEveryKeyAndWarning(t *testing.T) {
 // The defaults on the page are those of a file that says nothing.
 func TestFilePageHasTheDefaults(t *testing.T) {
 	t.Parallel()
-	f, _, err := config.Parse("minimal", []byte(whole("sources:\n  am: {type: alertmanager, token: t}\n")), fill)
+	f, _, err := config.Parse("minimal", []byte(whole("sources:\n  am: {type: alertmanager, token: t}\nheartbeats:\n  hb: {every: 1h}\n")), fill)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +157,7 @@ func TestFilePageHasTheDefaults(t *testing.T) {
 		"notifiers.NAME.retries.delay":     short(n.Retries.Delay),
 		"notifiers.NAME.retries.max_delay": short(n.Retries.MaxDelay),
 		"sources.NAME.reopen_after":        short(f.Sources["am"].ReopenAfter),
+		"heartbeats.NAME.criticality":      f.Heartbeats["hb"].Criticality,
 		"kinds.page.wait":                  short(f.Kinds[delivery.Page].Wait),
 		"escalations.NAME.repeat":          strconv.Itoa(f.Escalations["default"].Repeat),
 		"users[].contacts[].after":         short(f.Users[0].Contacts[0].After),

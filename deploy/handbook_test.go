@@ -206,7 +206,7 @@ func fill(name string) (string, bool) {
 func TestYAMLOfTheHandbookIsGood(t *testing.T) {
 	t.Parallel()
 	tried := 0
-	for _, name := range []string{"file.md", "slack.md", "telegram.md"} {
+	for _, name := range []string{"file.md", "slack.md", "telegram.md", "sources.md", "heartbeats.md"} {
 		for _, b := range blocks(name, page(t, name)) {
 			if b.language != "yaml" {
 				continue

@@ -26,7 +26,7 @@ var floors = []struct {
 	packages []string
 }{
 	{"0: decisions, without clock, context, SQL, HTTP, log or randomness", []string{
-		"pkg/delivery", "pkg/card", "pkg/route", "pkg/oncall", "pkg/message", "pkg/pace",
+		"pkg/delivery", "pkg/card", "pkg/route", "pkg/oncall", "pkg/message", "pkg/pace", "pkg/extract",
 	}},
 	{"1: pure composition, the file, wire types, secrets", []string{
 		"pkg/plan", "pkg/config", "pkg/api", "pkg/redact", "sql",
@@ -79,6 +79,7 @@ var owners = map[string][]string{
 	"github.com/fergusstrange/":       {"pkg/store/pglocal"},
 	module + "pkg/store/internal/":    {"pkg/store"},
 	module + "pkg/store/pglocal":      {"pkg/store/pglocal", "pkg/store/storetest", "pkg/app"},
+	"github.com/expr-lang/":           {"pkg/extract"},
 	"github.com/slack-go/":            {"pkg/provider/slack"},
 	"github.com/go-telegram-bot-api/": {"pkg/provider/telegram"},
 	"github.com/spf13/cobra":          {"cmd/tocsin"},

@@ -26,17 +26,38 @@ type problem struct {
 }
 
 func (p *program) checkCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check FILE",
+	var schema bool
+	var expect string
+	cmd := &cobra.Command{
+		Use:   "check FILE [--test FILE] | --schema",
 		Short: "Check a file and print every mistake with line and column",
 		Long: "Checks the file as serve does, without starting anything: prints every mistake at once and exits with 2 if\n" +
-			"there is one. What is possible and probably not meant is a warning.",
-		Args: cobra.ExactArgs(1),
+			"there is one. What is possible and probably not meant is a warning.\n\n" +
+			"With --test it also asks what would become of the alerts in a second file, and exits with 1 where that is not\n" +
+			"what the second file expects. With --schema it prints a JSON Schema of the file, for editors.",
+		Example: "  tocsin check tocsin.yaml\n  tocsin check tocsin.yaml --test expectations.yaml\n  tocsin check --schema > tocsin.schema.json",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: run(func(_ *cobra.Command, args []string) error {
+			if schema {
+				if expect != "" {
+					return usagef("give --schema or --test, not both")
+				}
+				_, err := p.out.Write(config.Schema())
+				return err
+			}
+			if len(args) == 0 {
+				return usagef("which file? Give its name")
+			}
 			f, _, err := config.Load(args[0], p.env)
 			var wrong config.Errors
 			if err != nil && !errors.As(err, &wrong) {
 				return &failure{code: exitUsage, err: err}
+			}
+			if expect != "" && err == nil {
+				for _, w := range f.Warnings {
+					fmt.Fprintf(p.err, "%s: warning: %s\n", args[0], printable(w))
+				}
+				return p.testFile(f, expect)
 			}
 			if p.json {
 				out := checked{OK: err == nil, Problems: []problem{}, Warnings: []string{}}
@@ -72,4 +93,7 @@ func (p *program) checkCommand() *cobra.Command {
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&schema, "schema", false, "print a JSON Schema of the file instead")
+	cmd.Flags().StringVar(&expect, "test", "", "a YAML file with alerts and what should become of each")
+	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,6 +63,36 @@ A token is only taken from where the server is named, or from a place that goes 
 
 With every command: ` + "`--json`" + ` prints JSON instead of a table, ` + "`--server`" + ` and ` + "`--token`" + ` name the server, ` + "`--help`" + ` explains the command.
 `
+
+// The expectations that the handbook shows are met by the file that it shows.
+func TestHandbookExpectationsAreMet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, from := range map[string]string{"tocsin.yaml": "file.md", "expectations.yaml": "explain.md"} {
+		text, err := os.ReadFile(filepath.Join("../../deploy/handbook", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "```yaml\n")
+		block, _, _ := strings.Cut(rest, "\n```")
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errs strings.Builder
+	code := execute(t.Context(), []string{"check", filepath.Join(dir, "tocsin.yaml"), "--test", filepath.Join(dir, "expectations.yaml")}, strings.NewReader(""), &out, &errs, func(name string) (string, bool) {
+		switch name {
+		case "TOCSIN_DATABASE_URL":
+			return "postgres://tocsin@127.0.0.1/tocsin", true
+		case "ALERTMANAGER_TOKEN_SHA256":
+			return strings.Repeat("0123456789abcdef", 4), true
+		}
+		return "some-value", true
+	})
+	if code != exitDone || out.String() != "2 of 2 expectations are met.\n" {
+		t.Errorf("exit code %d\n%s%s", code, &out, &errs)
+	}
+}
 
 // commandsText writes the page.
 func commandsText() string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -72,7 +73,11 @@ func (p *program) incidentsShowCommand() *cobra.Command {
 			p.printIncident(inc)
 			alerts := make([][]cell, len(inc.Alerts))
 			for i, a := range inc.Alerts {
-				alerts[i] = []cell{plain(when(a.StartsAt)), state(a.Status), plain(oneLine(a.Title, 70)), plain(oneLine(labels(a.Labels), 100)), plain(strconv.Itoa(a.Count))}
+				status := state(a.Status)
+				if a.Silenced != nil {
+					status.text += ", silenced"
+				}
+				alerts[i] = []cell{plain(when(a.StartsAt)), status, plain(oneLine(a.Title, 70)), plain(oneLine(labels(a.Labels), 100)), plain(strconv.Itoa(a.Count))}
 			}
 			p.line()
 			p.table([]string{"BEGAN", "ALERT", "TITLE", "LABELS", "COUNT"}, alerts)
@@ -128,6 +133,7 @@ func (p *program) printIncident(inc api.Incident) {
 		plain("criticality"), plain(inc.Criticality),
 		plain("topic"), plain(inc.Topic),
 		plain("alerts"), plain(strconv.Itoa(inc.Firing)+" firing, "+strconv.Itoa(inc.Resolved)+" resolved, "+strconv.Itoa(inc.Count)+" received"),
+		plain("silenced"), plain(silencedText(inc.Silenced)),
 		plain("opened"), plain(when(inc.OpenedAt)),
 		plain("acknowledged"), plain(byWhom(whenever(inc.AcknowledgedAt), inc.AcknowledgedBy)),
 		plain("resolved"), plain(byWhom(whenever(inc.ResolvedAt), inc.ResolvedBy)),
@@ -141,6 +147,13 @@ func labels(all map[string]string) string {
 		out = append(out, name+"="+all[name])
 	}
 	return strings.Join(out, ", ")
+}
+
+func silencedText(s *api.Silenced) string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("by %s until %s: %s", s.By, when(s.Until), oneLine(s.Reason, 200))
 }
 
 func byWhom(at, by string) string {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"os"
+	"os/signal"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +18,8 @@ func (p *program) serveCommand() *cobra.Command {
 		Use:   "serve --config FILE",
 		Short: "Run one replica",
 		Long: "Runs one replica until SIGINT or SIGTERM; any number may run on one database. On a signal it claims nothing\n" +
-			"more, finishes the calls in flight and records them, and then leaves. Its log is JSON lines on the error output.",
+			"more, finishes the calls in flight and records them, and then leaves. Its log is JSON lines on the error output.\n" +
+			"A changed file is taken within a few seconds, or at once on SIGHUP; a wrong one is told, and the old one stays in force.",
 		Args: cobra.NoArgs,
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
 			o.Env, o.Version = p.env, version()
@@ -23,6 +27,10 @@ func (p *program) serveCommand() *cobra.Command {
 			log := app.NewLog(p.err, o.Secrets)
 			defer func() { _ = log.Sync() }()
 			o.Log = log
+			hangup := make(chan os.Signal, 1)
+			signal.Notify(hangup, syscall.SIGHUP)
+			defer signal.Stop(hangup)
+			o.Hangup = hangup
 			a, err := app.New(cmd.Context(), o)
 			if err != nil {
 				return err

@@ -19,6 +19,7 @@ type Incident struct {
 	AcknowledgedBy string          `json:"acknowledged_by,omitempty"`
 	ResolvedAt     *time.Time      `json:"resolved_at,omitempty"`
 	ResolvedBy     string          `json:"resolved_by,omitempty"`
+	Silenced       *Silenced       `json:"silenced,omitempty" doc:"Only while all of its firing alerts are silenced: the silence that ends first."`
 	Alerts         []IncidentAlert `json:"alerts,omitempty" doc:"Only when one incident is asked for: those that fire first, newest first, 500 at most."`
 	Timeline       []Event         `json:"timeline,omitempty" doc:"Only when one incident is asked for: its newest events, in order."`
 }
@@ -30,8 +31,9 @@ type IncidentAlert struct {
 	Criticality string            `json:"criticality"`
 	Labels      map[string]string `json:"labels"`
 	StartsAt    time.Time         `json:"starts_at"`
-	EndsAt      *time.Time        `json:"ends_at,omitempty"`
+	EndsAt      *time.Time        `json:"ends_at,omitempty" doc:"Of a firing alert: until when it holds without being sent again."`
 	Count       int               `json:"count" doc:"Firings received, re-sends included."`
+	Silenced    *Silenced         `json:"silenced,omitempty" doc:"Only while it fires and a silence keeps it back."`
 }
 
 // Event is one line of an incident's timeline.

@@ -33,6 +33,7 @@ const (
 	ProblemMediaType     = problemPrefix + "not-json"             // 415
 	ProblemInvalid       = problemPrefix + "invalid"              // 422: understood, and wrong; Errors says where
 	ProblemKeyReused     = problemPrefix + "idempotency-key-used" // 422: the Idempotency-Key came with another body before
+	ProblemTooMany       = problemPrefix + "too-many"             // 429: more than the source's rate; Retry-After says when
 	ProblemInternal      = problemPrefix + "internal"             // 500
 	ProblemUnavailable   = problemPrefix + "unavailable"          // 503: send it again later
 	ProblemStopping      = problemPrefix + "stopping"             // 503: this replica is leaving

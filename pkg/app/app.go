@@ -42,15 +42,20 @@ type Options struct {
 	Secrets  *atomic.Pointer[redact.Set] // set to the file's secrets once it is read, for the log; may be nil
 	ID       string                      // the replica's name; empty: host, process and a random part
 	Version  string
-	API      net.Listener // already open, instead of server.listen; may be nil
-	Metrics  net.Listener // already open, instead of server.metrics_listen; may be nil
+	API      net.Listener     // already open, instead of server.listen; may be nil
+	Metrics  net.Listener     // already open, instead of server.metrics_listen; may be nil
+	Hangup   <-chan os.Signal // asks to read the file again; it is looked at now and then in any case; may be nil
 }
 
 // App is one instance. It is made by [New], lives in [App.Run], and cannot be used again.
 type App struct {
 	id       string
-	config   *config.File
-	secrets  *redact.Set
+	path     string
+	env      func(string) (string, bool)
+	insecure bool
+	hangup   <-chan os.Signal
+	force    atomic.Pointer[inForce]
+	reload   reloader
 	log      *zap.Logger
 	version  string
 	store    *store.Store
@@ -61,9 +66,14 @@ type App struct {
 	api      net.Listener
 	metrics  net.Listener
 	registry *prometheus.Registry
+	counters *worker.Metrics
+	seen     *surface
+	intake   *intake.Intake
 	accounts atomic.Pointer[[]plan.Account]
 	dead     chan struct{} // a delivery died
 	stopping atomic.Bool
+
+	logSecrets *atomic.Pointer[redact.Set] // of the log; may be nil
 }
 
 // New reads the file, reaches the database, listens, and starts nothing yet. Whatever makes a start impossible is one
@@ -88,15 +98,19 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if err := checkFile(f, o.Insecure); err != nil {
 		return nil, err
 	}
-	a := &App{id: o.ID, config: f, secrets: secrets, log: o.Log.With(zap.String("replica", o.ID)), version: o.Version, registry: prometheus.NewRegistry()}
+	a := &App{
+		id: o.ID, path: o.Path, env: o.Env, insecure: o.Insecure, hangup: o.Hangup, logSecrets: o.Secrets,
+		log: o.Log.With(zap.String("replica", o.ID)), version: o.Version, registry: prometheus.NewRegistry(),
+	}
 	providers, err := makeProviders(f, secrets)
 	if err != nil {
 		return nil, err
 	}
+	a.force.Store(&inForce{file: f, secrets: secrets, providers: providers, mark: config.Fingerprint(o.Path, f.SecretFiles)})
 	if a.store, err = openStore(ctx, f, o); err != nil {
 		return nil, err
 	}
-	if err := a.assemble(ctx, o, providers); err != nil {
+	if err := a.assemble(ctx, o); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -104,8 +118,8 @@ func New(ctx context.Context, o Options) (*App, error) {
 }
 
 // assemble makes the parts and opens the ports.
-func (a *App) assemble(ctx context.Context, o Options, providers map[string]provider.Provider) error {
-	f := a.config
+func (a *App) assemble(ctx context.Context, o Options) error {
+	f := a.file()
 	if !o.Insecure && len(f.Server.Tokens) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(f.Sources)), func(s config.Source) bool { return s.Token != "" }) {
 		if live, err := a.store.LiveTokens(ctx); err != nil {
 			return err
@@ -120,31 +134,28 @@ func (a *App) assemble(ctx context.Context, o Options, providers map[string]prov
 		return err
 	}
 	byName := func(name string) (provider.Provider, bool) {
-		p, ok := providers[name]
+		p, ok := a.force.Load().providers[name]
 		return p, ok
 	}
-	counters := worker.NewMetrics(a.registry)
-	names := make([]string, 0, len(f.Notifiers))
-	for n := range f.Notifiers {
-		names = append(names, n)
-	}
-	counters.Notifiers(names)
-	a.store.OnEnded(func(e store.Ended) { a.ended(counters, e) })
-	in := intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
-	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: in, Replica: a.id, Version: a.version, Failed: a.jobFailed})
+	a.counters = worker.NewMetrics(a.registry)
+	a.counters.Notifiers(slices.Sorted(maps.Keys(f.Notifiers)))
+	a.store.OnEnded(func(e store.Ended) { a.ended(a.counters, e) })
+	a.store.OnTold(func() { a.server.Rung(); a.bell.tellEvents() })
+	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
+	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
 	a.dead = make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{
-		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: func() []plan.Account { return *a.accounts.Load() },
-		Dead: a.died, Redact: a.secrets.String, Log: a.log, Metrics: counters,
+		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow,
+		Dead: a.died, Redact: a.redacted, Log: a.log, Metrics: a.counters,
 	})
-	a.bell = newBell(a.id, a.store, a.worker.Nudge, a.log)
-	seen := newSurface(a.registry, f)
-	registerProcess(a.registry, f)
-	a.registry.MustRegister(&queue{file: f, read: a.store.CountWaiting})
+	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
+	a.seen = newSurface(a.registry, f)
+	a.reload.info, a.reload.wrong = registerProcess(a.registry, a.file)
+	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters})
 	a.server = server.New(server.Options{
-		Store: a.store, Intake: in, File: a.file, Providers: byName, Insecure: o.Insecure,
+		Store: a.store, Intake: a.intake, File: a.file, Providers: byName, Insecure: o.Insecure,
 		Unready: a.unready, Stopping: a.stopping.Load, Ring: func() { a.bell.ring(time.Time{}) }, Linked: a.linked,
-		Redact: a.secrets.String, Metrics: seen, Log: a.log.Sugar(), Version: a.version,
+		Redact: a.redacted, Metrics: a.seen, Log: a.log.Sugar(), Version: a.version,
 	})
 	var err error
 	if a.api, err = listen(o.API, "server.listen", f.Server.Listen); err != nil {
@@ -165,7 +176,8 @@ func listen(open net.Listener, key, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-func (a *App) file() *config.File { return a.config }
+// file is the file in force.
+func (a *App) file() *config.File { return a.force.Load().file }
 
 // ID is the replica's name, as attempts name it.
 func (a *App) ID() string { return a.id }
@@ -188,7 +200,9 @@ func (a *App) Run(ctx context.Context) error {
 	defer endBackground()
 	var loops sync.WaitGroup
 	loops.Go(func() { a.bell.ringLoop(background) })
-	loops.Go(func() { a.bell.listenLoop(background, a.config.Database.ListenURL) })
+	loops.Go(func() { a.bell.listenLoop(background, a.file().Database.ListenURL) })
+	loops.Go(func() { a.server.Hear(background) })
+	loops.Go(func() { a.watchLoop(background, a.hangup) })
 	loops.Go(func() { a.rosterLoop(background) })
 	loops.Go(func() { a.accountLoop(background) })
 	due, endDue := context.WithCancel(background)
@@ -209,7 +223,7 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	go serve(surface, a.api)
 	go serve(numbers, a.metrics)
-	a.log.Info("tocsin runs", zap.String("listen", a.Addr()), zap.String("metrics", a.MetricsAddr()), zap.String("version", a.version), zap.String("file", a.config.Checksum), zap.Int("notifiers", len(a.config.Notifiers)))
+	a.log.Info("tocsin runs", zap.String("listen", a.Addr()), zap.String("metrics", a.MetricsAddr()), zap.String("version", a.version), zap.String("file", a.file().Checksum), zap.Int("notifiers", len(a.file().Notifiers)))
 
 	var err error
 	select {
@@ -221,10 +235,10 @@ func (a *App) Run(ctx context.Context) error {
 	// Nothing new is claimed; what is in flight is finished and recorded; then the surface closes. A crash at any point
 	// here is the crash that the rows are made for.
 	a.stopping.Store(true)
-	a.log.Info("stopping", zap.Duration("grace", a.config.Server.ShutdownGrace))
+	a.log.Info("stopping", zap.Duration("grace", a.file().Server.ShutdownGrace))
 	endDue()
 	scheduled.Wait()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Server.ShutdownGrace)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.file().Server.ShutdownGrace)
 	defer cancel()
 	if stopErr := a.worker.Stop(grace); stopErr != nil {
 		a.log.Error("not everything was recorded", zap.Error(stopErr))
@@ -232,6 +246,7 @@ func (a *App) Run(ctx context.Context) error {
 	} else {
 		working.Wait()
 	}
+	a.server.HangUp() // they would not leave by themselves
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), surfaceGrace)
 	defer cancelLast()
 	if downErr := surface.Shutdown(last); downErr != nil {

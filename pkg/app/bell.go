@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	ringPause   = 5 * time.Millisecond // least time between two rings of one replica
-	hearPause   = 3 * time.Millisecond // the replica that rang takes most of it: the others look a little later
+	ringPause   = 5 * time.Millisecond  // least time between two rings of one replica
+	eventPause  = 10 * time.Millisecond // before only listeners are rung
+	hearPause   = 3 * time.Millisecond  // the replica that rang takes most of it: the others look a little later
 	ringTimeout = 2 * time.Second
 	listenPause = time.Second // before a lost listening connection is taken up again
 )
@@ -25,15 +26,17 @@ type bell struct {
 	id     string // this replica
 	store  *store.Store
 	nudge  func(oldest time.Time) // the own worker
+	heard  func()                 // something happened: the own listeners
 	log    *zap.Logger
 	rung   chan struct{}
 	mu     sync.Mutex
 	oldest time.Time // of what is to be rung; zero with dirty: not known
 	dirty  bool
+	events bool // something happened that others may be told of
 }
 
-func newBell(id string, s *store.Store, nudge func(time.Time), log *zap.Logger) *bell {
-	return &bell{id: id, store: s, nudge: nudge, log: log, rung: make(chan struct{}, 1)}
+func newBell(id string, s *store.Store, nudge func(time.Time), heard func(), log *zap.Logger) *bell {
+	return &bell{id: id, store: s, nudge: nudge, heard: heard, log: log, rung: make(chan struct{}, 1)}
 }
 
 // ring wakes everybody: rows due since oldest were committed. A zero time says that it is not known since when.
@@ -55,24 +58,46 @@ func (b *bell) tell(oldest time.Time) {
 	}
 	b.dirty = true
 	b.mu.Unlock()
+	b.wake()
+}
+
+// tellEvents rings the others' listeners only. Where workers are rung too, that is enough for both.
+func (b *bell) tellEvents() {
+	b.mu.Lock()
+	b.events = true
+	b.mu.Unlock()
+	b.wake()
+}
+
+func (b *bell) wake() {
 	select {
 	case b.rung <- struct{}{}:
 	default:
 	}
 }
 
-// ringLoop sends what has gathered, at most every few milliseconds, until ctx ends.
+// ringLoop sends what has gathered, at most every few milliseconds, until ctx ends. Where only listeners are to be rung, it waits for a
+// moment whether workers are too: one ring is enough for both.
 func (b *bell) ringLoop(ctx context.Context) {
+	var later <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.rung:
+			if later == nil {
+				later = time.After(eventPause)
+			}
+			if !b.urgent() {
+				continue
+			}
+		case <-later:
+			later = nil
 		}
-		b.mu.Lock()
-		payload := encodeRing(b.id, b.oldest)
-		b.dirty = false
-		b.mu.Unlock()
+		payload, ok := b.take()
+		if !ok {
+			continue
+		}
 		send, cancel := context.WithTimeout(ctx, ringTimeout)
 		err := b.store.Notify(send, store.DefaultNotifyChannel, payload)
 		cancel()
@@ -87,12 +112,38 @@ func (b *bell) ringLoop(ctx context.Context) {
 	}
 }
 
+// urgent says that workers are to be rung.
+func (b *bell) urgent() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dirty
+}
+
+// take is what is to be rung now, if anything.
+func (b *bell) take() (payload string, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.dirty:
+		payload = encodeRing(b.id, b.oldest)
+	case b.events:
+		payload = b.id + " " + ringEvents
+	default:
+		return "", false
+	}
+	b.dirty, b.events = false, false
+	return payload, true
+}
+
 // listenLoop hears the others until ctx ends. What was rung while nobody listened is lost, so each beginning looks
 // at everything.
 func (b *bell) listenLoop(ctx context.Context, url string) {
 	store.Listen(ctx, url, store.DefaultNotifyChannel, listenPause,
-		func() { b.nudge(time.Time{}) },
+		func() { b.nudge(time.Time{}); b.heard() },
 		func(payload string) {
+			if id, _, _ := strings.Cut(payload, " "); id != b.id {
+				b.heard()
+			}
 			from, oldest, ok := decodeRing(payload)
 			if ok && from != b.id {
 				time.AfterFunc(hearPause, func() { b.nudge(oldest) })
@@ -100,6 +151,10 @@ func (b *bell) listenLoop(ctx context.Context, url string) {
 		},
 		func(err error) { b.log.Warn("the wake-up connection was lost; polling goes on", zap.Error(err)) })
 }
+
+// ringEvents stands in the place of a due time where no worker has anything to do. A replica of an earlier version can't read it as a time, and
+// passes it over.
+const ringEvents = "events"
 
 func encodeRing(id string, oldest time.Time) string {
 	if oldest.IsZero() {

@@ -37,13 +37,18 @@ func newSurface(r prometheus.Registerer, f *config.File) *surface {
 	for _, a := range []string{api.ActionAssumeDelivered, api.ActionCancel, api.ActionSendAgain} {
 		m.decisions.WithLabelValues(a)
 	}
-	for _, s := range []string{"native", "alertmanager"} {
+	for _, s := range []string{"native", "alertmanager", "prometheus", "grafana"} {
 		m.alerts.WithLabelValues(s)
 	}
+	m.sources(f)
+	return m
+}
+
+// sources makes the label sets of the file's sources.
+func (m *surface) sources(f *config.File) {
 	for s := range f.Sources {
 		m.alerts.WithLabelValues(s)
 	}
-	return m
 }
 
 func (m *surface) HTTPServed(handler, method string, status int, took time.Duration) {
@@ -55,7 +60,12 @@ func (m *surface) HTTPServed(handler, method string, status int, took time.Durat
 	m.http.WithLabelValues(handler, method, strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-func (m *surface) DecisionMade(action string) { m.decisions.WithLabelValues(action).Inc() }
+func (m *surface) DecisionMade(action string) { m.DecisionsMade(action, 1) }
+
+// DecisionsMade counts those of a decision on many.
+func (m *surface) DecisionsMade(action string, n int) {
+	m.decisions.WithLabelValues(action).Add(float64(n))
+}
 
 func (m *surface) AlertsTaken(source string, alerts int, unrouted bool) {
 	m.alerts.WithLabelValues(source).Add(float64(alerts))
@@ -65,20 +75,22 @@ func (m *surface) AlertsTaken(source string, alerts int, unrouted bool) {
 }
 
 // registerProcess adds what every process has, and what is known of the file.
-func registerProcess(r prometheus.Registerer, f *config.File) {
+func registerProcess(r prometheus.Registerer, file func() *config.File) (info *prometheus.GaugeVec, wrong prometheus.Gauge) {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p := promauto.With(r)
-	p.NewGaugeVec(prometheus.GaugeOpts{Name: "tocsin_file_info", Help: "1, with the checksum of the file in force."}, []string{"checksum"}).WithLabelValues(f.Checksum).Set(1)
-	p.NewGauge(prometheus.GaugeOpts{Name: "tocsin_file_error", Help: "1 while the file on disk is wrong and the old one is kept."}).Set(0)
+	info = p.NewGaugeVec(prometheus.GaugeOpts{Name: "tocsin_file_info", Help: "1, with the checksum of the file in force."}, []string{"checksum"})
+	info.WithLabelValues(file().Checksum).Set(1)
+	wrong = p.NewGauge(prometheus.GaugeOpts{Name: "tocsin_file_error", Help: "1 while the file on disk is wrong and the old one is kept."})
 	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "tocsin_oncall_gaps", Help: "Schedules in which nobody is on call now."}, func() float64 {
 		gaps := 0
-		for _, s := range f.Schedules {
+		for _, s := range file().Schedules {
 			if _, ok := s.At(time.Now()); !ok {
 				gaps++
 			}
 		}
 		return float64(gaps)
 	})
+	return info, wrong
 }
 
 const (
@@ -94,7 +106,7 @@ var (
 // queue reads the gauges of what waits when they are asked for. While the database does not answer there are none: a
 // stale number would look like calm.
 type queue struct {
-	file *config.File
+	file func() *config.File
 	read func(context.Context) ([]store.Waiting, error)
 
 	mu   sync.Mutex
@@ -116,7 +128,7 @@ func (q *queue) Collect(c chan<- prometheus.Metric) {
 	waiting, oldest := map[lane]int{}, map[string]time.Duration{}
 	for _, k := range delivery.Kinds {
 		oldest[string(k)] = 0
-		for n := range q.file.Notifiers {
+		for n := range q.file().Notifiers {
 			waiting[lane{n, string(k)}] = 0
 		}
 	}

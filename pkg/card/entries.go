@@ -21,6 +21,8 @@ const (
 	EntryTruncated      = "truncated"
 	EntryNobodyAnswered = "nobody_answered"
 	EntryQuiet          = "quiet"
+	EntrySilenced       = "silenced"
+	EntrySilenceOver    = "silence_over"
 	EntryResolved       = "resolved"
 )
 

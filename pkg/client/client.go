@@ -122,9 +122,39 @@ func (c *Client) Decide(ctx context.Context, id string, d api.Decide) (out api.D
 	return out, err
 }
 
+// DecideMany gives a person's word on all dead deliveries that a filter finds, or counts them.
+func (c *Client) DecideMany(ctx context.Context, d api.DecideMany) (out api.DecisionRun, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/decisions", nil, nil, d, &out)
+	return out, err
+}
+
+// Decisions is a page of decisions on many deliveries, newest first.
+func (c *Client) Decisions(ctx context.Context, q Query) (out api.List[api.DecisionRun], err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/decisions", q.values(), nil, nil, &out)
+	return out, err
+}
+
+// Decision is one decision on many deliveries with its counts.
+func (c *Client) Decision(ctx context.Context, id string) (out api.DecisionRun, err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/decisions/"+url.PathEscape(id), nil, nil, nil, &out)
+	return out, err
+}
+
+// CancelDecision takes no more of a decision on many deliveries.
+func (c *Client) CancelDecision(ctx context.Context, id string) (out api.DecisionRun, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/decisions/"+url.PathEscape(id)+"/cancel", nil, nil, nil, &out)
+	return out, err
+}
+
 // Notifiers are the ways out of the server's file.
 func (c *Client) Notifiers(ctx context.Context) (out api.List[api.Notifier], err error) {
 	err = c.do(ctx, http.MethodGet, "/v1/notifiers", nil, nil, nil, &out)
+	return out, err
+}
+
+// Heartbeats are those of the server's file.
+func (c *Client) Heartbeats(ctx context.Context) (out api.List[api.Heartbeat], err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/heartbeats", nil, nil, nil, &out)
 	return out, err
 }
 
@@ -168,6 +198,44 @@ func (c *Client) Tokens(ctx context.Context) (out api.List[api.Token], err error
 // RevokeToken ends an API token.
 func (c *Client) RevokeToken(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodDelete, "/v1/tokens/"+url.PathEscape(name), nil, nil, nil, nil)
+}
+
+// Silences are the silences that are not over, newest first; with ended those that are as well.
+func (c *Client) Silences(ctx context.Context, ended bool, q Query) (out api.List[api.Silence], err error) {
+	v := q.values()
+	if ended {
+		v.Set("ended", "true")
+	}
+	err = c.do(ctx, http.MethodGet, "/v1/silences", v, nil, nil, &out)
+	return out, err
+}
+
+// AddSilence keeps alerts back for a time.
+func (c *Client) AddSilence(ctx context.Context, s api.NewSilence) (out api.Silence, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/silences", nil, nil, s, &out)
+	return out, err
+}
+
+// EndSilence ends a silence before its time. by is a user's id; empty: the token's word.
+func (c *Client) EndSilence(ctx context.Context, id, by string) (out api.Silence, err error) {
+	v := url.Values{}
+	if by != "" {
+		v.Set("by", by)
+	}
+	err = c.do(ctx, http.MethodDelete, "/v1/silences/"+url.PathEscape(id), v, nil, nil, &out)
+	return out, err
+}
+
+// Explain says what would become of an alert or a payload, or became of an incident, and why.
+func (c *Client) Explain(ctx context.Context, q api.Explain) (out api.Explanation, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/explain", nil, nil, q, &out)
+	return out, err
+}
+
+// Replicas are the server's replicas, and in what they differ.
+func (c *Client) Replicas(ctx context.Context) (out api.Replicas, err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/replicas", nil, nil, nil, &out)
+	return out, err
 }
 
 // do makes one call. An error answer comes back as *api.Problem.

@@ -3,6 +3,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
@@ -21,10 +22,12 @@ type File struct {
 	Notifiers   map[string]Notifier
 	Routes      []Route
 	Sources     map[string]Source
+	Heartbeats  map[string]Heartbeat
 	Kinds       map[delivery.Kind]delivery.Policy // every kind, defaults included
 	Reload      Reload
 	Checksum    string   // sha256 of the file's text with ${NAME} unfilled, first 12 hex digits
 	Warnings    []string // what check warns of
+	SecretFiles []string // the files that ${file:PATH} was filled from: a change of one is a change of the file
 }
 
 // Server is where tocsin listens and what it calls itself.
@@ -108,8 +111,25 @@ type Notifier struct {
 	URL     string
 	Secrets []string
 	Headers map[string]string
+	Events  []string // what it is told of: incident, delivery, oncall
 	// log
 	Path string
+}
+
+// The sorts of events that a webhook can ask for.
+const (
+	HearsIncident = "incident"
+	HearsDelivery = "delivery"
+	HearsOnCall   = "oncall"
+)
+
+// Hears says that a notifier wants events of a sort. Those about an incident go to every notifier that a route names, unless it is a
+// webhook that asks for others only.
+func (n Notifier) Hears(sort string) bool {
+	if n.Type != "webhook" || len(n.Events) == 0 {
+		return sort == HearsIncident
+	}
+	return slices.Contains(n.Events, sort)
 }
 
 // Direct says that the notifier sends to people, not to a place of its own.
@@ -136,19 +156,8 @@ type Route struct {
 	Notify   []string
 	Escalate string
 	GroupBy  []string
-	Line     int // where it stands in the file
-}
-
-// Source is a place alerts come from, beside the built-in ones.
-type Source struct {
-	Name        string
-	Type        string
-	Token       string
-	Kind        string // template for the topic's words; empty: the default
-	Criticality string
-	Job         string
-	GroupBy     []string
-	ReopenAfter time.Duration // default 4h
+	Active   *oncall.Window // nil: always
+	Line     int            // where it stands in the file
 }
 
 // Reload sets how a changed file takes hold.

@@ -33,6 +33,18 @@ func read(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxSize+1))
 }
 
+// Fingerprint tells one state of the file and the secrets' files that it names from another. What can't be read counts as a
+// state too. It is cheap: nothing is parsed.
+func Fingerprint(path string, secrets []string) string {
+	sum := sha256.New()
+	for _, p := range append([]string{path}, secrets...) {
+		text, err := read(p)
+		_, _ = fmt.Fprintf(sum, "%s %d %v ", p, len(text), err != nil) // a hash takes everything
+		_, _ = sum.Write(text)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
 // Parse checks the text of a file. Name is what problems call it. The error, if any, is of type [Errors] and holds every
 // mistake at once; then there is no File. The set holds each value that came out of the environment, and is there in
 // any case; problems and warnings are redacted with it.
@@ -53,6 +65,11 @@ func Parse(name string, text []byte, env func(string) (string, bool)) (*File, *r
 			problems[i].Message, problems[i].Hint = set.String(problems[i].Message), set.String(problems[i].Hint)
 		}
 		return nil, set, problems.sorted()
+	}
+	for _, name := range keys(l.reader.used) {
+		if path, ok := strings.CutPrefix(name, secretFile); ok {
+			l.file.SecretFiles = append(l.file.SecretFiles, path)
+		}
 	}
 	l.warnings()
 	for i, w := range l.file.Warnings {
@@ -85,8 +102,9 @@ func (l *loader) read(root *object) {
 	l.escalations(root)
 	l.routes(root)
 	l.sources(root)
+	l.heartbeats(root)
 	l.kinds(root)
-	root.unsupported("heartbeats", "limits", "retention")
+	root.unsupported("limits", "retention")
 	root.done(nil)
 	l.resolve()
 }
@@ -105,6 +123,9 @@ func (l *loader) resolve() {
 		r.at.problem(hint, "no %s %q is in the file", r.kind, r.name)
 	}
 	for _, p := range l.places {
+		if n, ok := l.file.Notifiers[p.name]; ok && n.Type == "webhook" && !n.Hears(HearsIncident) {
+			p.at.problem("add incident to its events, or name another notifier", "the notifier %s does not take events of incidents", p.name)
+		}
 		if n := l.file.Notifiers[p.name]; n.Direct() && (n.Token != "" || n.Type == "telegram") {
 			what := map[string]string{"slack": "channel", "telegram": "chat_id"}[n.Type]
 			p.at.problem("give it a "+what+", or page people through it by an escalation", "the notifier %s sends to people only: it has no %s", p.name, what)
@@ -120,6 +141,7 @@ func (l *loader) warn(format string, args ...any) {
 // warnings looks at the whole file, which has no mistakes.
 func (l *loader) warnings() {
 	l.warnSelf()
+	l.warnSources()
 	warned := map[string]bool{}
 	for _, name := range keys(l.file.Escalations) {
 		for _, id := range l.file.paged(l.file.Escalations[name]) {

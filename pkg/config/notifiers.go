@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"slices"
@@ -21,7 +22,7 @@ var (
 var keysOfType = map[string][]string{
 	"slack":    {"token", "webhook_url", "channel", "signing_secret", "api_url"},
 	"telegram": {"token", "chat_id", "message_thread_id", "webhook_secret", "poll", "api_url"},
-	"webhook":  {"url", "secret", "secrets", "headers"},
+	"webhook":  {"url", "secret", "secrets", "headers", "events"},
 	"log":      {"path"},
 	"email":    {"smtp", "from", "to"},
 	"twilio":   {"account_sid", "auth_token", "from", "mode", "api_url"},
@@ -196,6 +197,7 @@ func webhook(o *object, n *Notifier) {
 		}
 	}
 	o.get("secret")
+	n.Events = heard(o)
 	h := o.get("headers").object()
 	if h == nil {
 		return
@@ -218,6 +220,30 @@ func webhook(o *object, n *Notifier) {
 			n.Headers[canonical] = text
 		}
 	}
+}
+
+// heard reads which sorts of events a webhook asks for.
+func heard(o *object) []string {
+	known := []string{HearsIncident, HearsDelivery, HearsOnCall}
+	v := o.get("events")
+	if !v.present() {
+		return []string{HearsIncident}
+	}
+	var all []string
+	for _, v := range v.strings() {
+		sort, ok := v.text()
+		switch {
+		case !ok:
+		case !slices.Contains(known, sort):
+			v.problem(cmp.Or(suggest(sort, known), "use "+strings.Join(known, ", ")), "%q is no sort of events", sort)
+		case !slices.Contains(all, sort):
+			all = append(all, sort)
+		}
+	}
+	if len(all) == 0 && kindOf(v.node) == "a list" {
+		v.problem("name some of "+strings.Join(known, ", "), "events is empty: nothing would be sent")
+	}
+	return all
 }
 
 // apiURL reads another server's address.

@@ -26,7 +26,8 @@ type reader struct {
 	anchors  map[string]ast.Node
 	nodes    int
 	refs     []ref
-	defined  map[string][]string // what names exist: "user", "schedule", "notifier", "escalation"
+	defined  map[string][]string    // what names exist: "user", "schedule", "notifier", "escalation"
+	asking   func(path, key string) // told of each key that the loader asks for and acts on; may be nil
 }
 
 // ref is a name that one part of the file uses and another must define.
@@ -252,6 +253,9 @@ func (o *object) get(key string) value {
 		return value{}
 	}
 	o.asked = append(o.asked, key)
+	if o.r.asking != nil && !slices.Contains(o.later, key) {
+		o.r.asking(o.path, key)
+	}
 	if v, ok := o.values[key]; ok {
 		return v
 	}

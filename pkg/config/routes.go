@@ -3,15 +3,12 @@ package config
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 	"github.com/tocsin-oncall/tocsin/pkg/route"
 )
-
-// reopenAfter is how long re-sends after a person's resolve open nothing.
-const reopenAfter = 4 * time.Hour
 
 func (l *loader) routes(root *object) {
 	for _, v := range root.get("routes").list() {
@@ -44,10 +41,54 @@ func (l *loader) routes(root *object) {
 			o.problem("add notify: [NOTIFIER] or escalate: ESCALATION", "the route leads nowhere")
 		}
 		r.GroupBy = o.names("group_by")
-		o.unsupported("active")
+		r.Active = active(o)
 		o.done(nil)
 		l.file.Routes = append(l.file.Routes, r)
 	}
+}
+
+// active reads a part of the week. What it leaves out is unbounded: all days, all hours, UTC.
+func active(o *object) *oncall.Window {
+	v := o.get("active")
+	a := v.object()
+	if a == nil {
+		if v.null() {
+			v.problem("write active: {days: [mon-fri], hours: \"09:00-17:00\", time_zone: Europe/Berlin}, or remove it", "active has no value")
+		}
+		return nil
+	}
+	w := &oncall.Window{Until: 24 * 60, Zone: a.zone("time_zone")}
+	for _, v := range a.get("days").strings() {
+		s, ok := v.text()
+		if !ok {
+			continue
+		}
+		days, err := oncall.ParseDay(s)
+		if err != nil {
+			v.problem("", "%v", err)
+		}
+		for _, d := range days {
+			w.Days[d] = true
+		}
+	}
+	if !a.has("days") {
+		w.Days = [7]bool{true, true, true, true, true, true, true}
+	} else if v := a.get("days"); v.present() && (v.null() || kindOf(v.node) == "a list" && len(v.list()) == 0) {
+		v.problem("name at least one, or remove it", "days is empty")
+	}
+	if v := a.get("hours"); v.present() {
+		if s, ok := v.text(); ok {
+			var err error
+			if w.From, w.Until, err = oncall.ParseHours(s); err != nil {
+				v.problem("", "%v", err)
+			}
+		}
+	}
+	if !a.has("days") && !a.has("hours") {
+		a.problem("name days or hours", "active bounds nothing")
+	}
+	a.done(nil)
+	return w
 }
 
 // ways reads notify: notifiers that have a place of their own to send to.
@@ -126,43 +167,6 @@ func (v value) strict() bool {
 	return false
 }
 
-func (l *loader) sources(root *object) {
-	l.file.Sources = map[string]Source{}
-	all := root.get("sources").object()
-	if all == nil {
-		return
-	}
-	for _, name := range all.keys {
-		v := all.get(name)
-		value{r: v.r, at: all.places[name], path: v.path}.define("source", name)
-		o := v.object()
-		if o == nil {
-			if v.null() {
-				v.problem("give it a type and a token", "the source %s is empty", name)
-			}
-			continue
-		}
-		o.require("type", "what it speaks: alertmanager")
-		o.require("token", "alerts from it carry this token")
-		s := Source{Name: name, Token: o.str("token", ""), GroupBy: o.names("group_by"), ReopenAfter: o.duration("reopen_after", reopenAfter, time.Second)}
-		if t := o.get("type"); t.present() {
-			if kind, ok := t.text(); ok && slices.Contains([]string{"prometheus", "grafana"}, kind) {
-				t.problem("use alertmanager", "the type %s is not supported by this version", kind)
-			} else if ok {
-				s.Type = o.oneOf("type", "", "alertmanager")
-			}
-		}
-		o.unsupported("topic", "fields")
-		o.done(nil)
-		for _, other := range keys(l.file.Sources) {
-			if s.Token != "" && l.file.Sources[other].Token == s.Token {
-				o.get("token").problem("each source needs a token of its own", "the token is also that of the source %s", other)
-			}
-		}
-		l.file.Sources[name] = s
-	}
-}
-
 // selfKinds are the kinds of self-alerts (job _tocsin).
 var selfKinds = []string{
 	"delivery_rejected", "delivery_unreachable", "delivery_held", "delivery_exhausted", "delivery_expired", "reload_failed",
@@ -183,8 +187,8 @@ func (l *loader) warnSelf() {
 			topic := route.Topic(kind, criticality, "_tocsin")
 			taken := false
 			for _, r := range l.file.Routes {
-				if len(r.Labels) > 0 || len(r.Matchers) > 0 || !r.Match.Match(topic) {
-					continue // a condition on labels can't be relied on to take them
+				if len(r.Labels) > 0 || len(r.Matchers) > 0 || r.Active != nil || !r.Match.Match(topic) {
+					continue // a condition on labels or the time can't be relied on to take them
 				}
 				taken = true
 				for _, n := range l.file.tells(r) {

@@ -24,7 +24,7 @@ const (
 
 // accept writes a checked group with a key. The change is nil where no live incident has to do with it.
 func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Group) (Result, *change, error) {
-	alerts, times := distinct(g.Alerts)
+	alerts, times := distinct(ended(g.Alerts, tx.Now()))
 	fires := slices.IndexFunc(alerts, func(a plan.Alert) bool { return a.Firing })
 
 	c := &change{tx: tx, f: f}
@@ -32,6 +32,17 @@ func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Gro
 	var err error
 	if c.inc, live, err = tx.LiveIncident(ctx, g.Key); err != nil {
 		return Result{}, nil, fmt.Errorf("look for the incident: %w", err)
+	}
+	if g.Pair {
+		left, last, err := fresh(ctx, tx, g, alerts, c.inc, live)
+		if err != nil {
+			return Result{}, nil, err
+		}
+		if len(left) == 0 {
+			return Result{IncidentID: last.ID, State: last.State, Quiet: true}, nil, nil
+		}
+		alerts = left
+		fires = slices.IndexFunc(alerts, func(a plan.Alert) bool { return a.Firing })
 	}
 	if !live {
 		r, done, err := i.afterwards(ctx, tx, f, g, alerts, times)
@@ -72,6 +83,49 @@ func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Gro
 		r.wake = tx.Now()
 	}
 	return r, c, err
+}
+
+// ended takes an alert whose end has passed for resolved, whatever else its source says.
+func ended(all []plan.Alert, now time.Time) []plan.Alert {
+	out := slices.Clone(all)
+	for n, a := range out {
+		if a.Firing && !a.EndsAt.IsZero() && !a.EndsAt.After(now) {
+			out[n].Firing = false
+		}
+	}
+	return out
+}
+
+// fresh leaves out what one sender of a pair says late: the other one has just said that the alert is over, and this one
+// still means the time before. Else each end of an alert would open a new incident. What ended since nobody sent it again
+// was seen long before, and opens at once when its source is back. last is the incident that was looked at.
+func fresh(ctx context.Context, tx *store.Tx, g Group, alerts []plan.Alert, inc store.Incident, live bool) (left []plan.Alert, last store.Incident, err error) {
+	if !live {
+		var ok bool
+		if inc, ok, err = tx.LastResolved(ctx, g.Key); err != nil || !ok {
+			return alerts, inc, err
+		}
+		if tx.Now().Sub(*inc.ResolvedAt) >= pairLag {
+			return alerts, inc, nil
+		}
+	}
+	marks := make([]string, len(alerts))
+	for n, a := range alerts {
+		marks[n] = a.Fingerprint
+	}
+	before, err := tx.AlertsByFingerprint(ctx, inc.ID, marks)
+	if err != nil {
+		return nil, inc, fmt.Errorf("read the incident's alerts: %w", err)
+	}
+	for _, a := range alerts {
+		old, had := before[a.Fingerprint]
+		late := had && a.Firing && old.Status == resolved && old.EndsAt != nil && !a.StartsAt.IsZero() &&
+			!a.StartsAt.After(*old.EndsAt) && tx.Now().Sub(old.LastSeenAt) < pairLag
+		if !late {
+			left = append(left, a)
+		}
+	}
+	return left, inc, nil
 }
 
 // distinct keeps one alert per fingerprint, a firing one before a resolved one, and counts its firings.
@@ -126,7 +180,7 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 	counts := c.inc.Firing + c.inc.Resolved
 	for _, a := range alerts {
 		old, had := before[a.Fingerprint]
-		row := merged(a, old, had, now)
+		row := merged(g.Pair, a, old, had, now)
 		row.IncidentID = c.inc.ID
 		row.Count += times[a.Fingerprint]
 		c.inc.Count += times[a.Fingerprint]
@@ -157,7 +211,7 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 		}
 		rows = append(rows, row)
 	}
-	if err := c.tx.PutAlerts(ctx, c.inc.ID, rows); err != nil {
+	if err := c.tx.PutAlerts(ctx, c.inc.ID, rows, toldAlerts(g.Source, rows)...); err != nil {
 		return t, fmt.Errorf("write the alerts: %w", err)
 	}
 	if err := c.rank(ctx); err != nil {
@@ -234,7 +288,7 @@ func (c *change) retitle(g Group, rows []store.Alert, fresh bool) {
 }
 
 // merged is the row of an alert after its newest message.
-func merged(a plan.Alert, old store.Alert, had bool, now time.Time) store.Alert {
+func merged(pair bool, a plan.Alert, old store.Alert, had bool, now time.Time) store.Alert {
 	row := store.Alert{
 		ID: old.ID, Fingerprint: a.Fingerprint, Topic: a.Topic(), Criticality: route.Word(a.Criticality), Status: resolved,
 		Title: a.Title, Text: a.Text, Labels: a.Labels, Links: a.Links, StartsAt: a.StartsAt, Count: old.Count,
@@ -247,13 +301,22 @@ func merged(a plan.Alert, old store.Alert, had bool, now time.Time) store.Alert 
 			row.StartsAt = old.StartsAt
 		}
 	}
+	if pair && had && old.Status == firing && old.StartsAt.Before(row.StartsAt) {
+		row.StartsAt = old.StartsAt // the other one saw it first
+	}
 	if a.Firing {
-		row.Status = firing
+		if row.Status = firing; !a.EndsAt.IsZero() {
+			ends := a.EndsAt
+			if pair && had && old.Status == firing && old.EndsAt != nil && old.EndsAt.After(ends) {
+				ends = *old.EndsAt
+			}
+			row.EndsAt = &ends
+		}
 		return row
 	}
 	ends := a.EndsAt
 	if ends.IsZero() || ends.Before(row.StartsAt) {
-		if ends = now; had && old.EndsAt != nil {
+		if ends = now; had && old.Status == resolved && old.EndsAt != nil {
 			ends = *old.EndsAt
 		}
 	}
@@ -273,26 +336,36 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 		return err
 	}
 	if g.Source == SelfSource {
-		quiet, err := c.quiet(ctx)
-		if err != nil || quiet {
-			return err
+		if !g.Loud {
+			if quiet, err := c.quiet(ctx); err != nil || quiet {
+				return err
+			}
 		}
 		fresh = alerts // what was quiet yesterday is announced today, though nothing of it changed
 	}
+	fresh = slices.DeleteFunc(slices.Clone(fresh), func(a plan.Alert) bool { return !a.Firing })
+	all := len(fresh)
+	fresh, err := c.unsilenced(ctx, fresh)
+	if err != nil {
+		return err
+	}
 	var escalations []string
-	took := false
+	took := len(fresh) < all // what is silenced is no mistake of the file
+	var resting []plan.Verdict
 	for _, a := range fresh {
-		if !a.Firing {
-			continue
-		}
-		m := plan.Routes(c.f, a.Topic(), a.Labels, a.Notify)
+		m := plan.Routes(c.f, a.Topic(), a.Labels, a.Notify, c.tx.Now())
 		took = took || !m.Empty()
+		resting = append(resting, m.Resting...)
 		c.join(besides(m.Notifiers, g.Avoid))
 		for _, e := range m.Escalations {
 			if !slices.Contains(escalations, e) {
 				escalations = append(escalations, e)
 			}
 		}
+	}
+	if !took && len(resting) > 0 && len(c.ds) == 0 {
+		took = true // neither is what the file leaves for another time
+		c.note("tocsin", card.EntryQuiet, fmt.Sprintf("Told nobody: the route %s would take it, but %s", resting[0].Match, resting[0].Why))
 	}
 	r.Unrouted = !took && len(c.ds) == 0 && g.Source != SelfSource
 	if c.inc.State != message.Open {
@@ -311,7 +384,7 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 func (c *change) unheard(ctx context.Context, alerts []plan.Alert) ([]plan.Alert, error) {
 	var all []plan.Alert
 	for _, a := range alerts {
-		if a.Firing && !plan.Routes(c.f, a.Topic(), a.Labels, a.Notify).Empty() {
+		if a.Firing && !plan.Routes(c.f, a.Topic(), a.Labels, a.Notify, c.tx.Now()).Empty() {
 			all = append(all, a)
 		}
 	}
@@ -354,14 +427,15 @@ func (i *Intake) afterwards(ctx context.Context, tx *store.Tx, f *config.File, g
 	r := Result{IncidentID: last.ID, State: last.State, Quiet: true}
 	for _, a := range alerts {
 		old, had := before[a.Fingerprint]
-		same := had && old.Status == firing && !a.StartsAt.IsZero() && a.StartsAt.Equal(old.StartsAt)
+		same := had && old.Status == firing && !a.StartsAt.IsZero() &&
+			(a.StartsAt.Equal(old.StartsAt) || g.Pair && !a.StartsAt.After(*last.ResolvedAt)) // the other one of a pair has a start of its own
 		switch {
 		case a.Firing && !same:
 			return Result{}, false, nil // it began anew: that is an incident
 		case !had || old.Status != firing:
 			continue
 		}
-		row := merged(a, old, true, tx.Now())
+		row := merged(g.Pair, a, old, true, tx.Now())
 		row.IncidentID = last.ID
 		row.Count += times[a.Fingerprint]
 		c.inc.Count += times[a.Fingerprint]
@@ -378,7 +452,7 @@ func (i *Intake) afterwards(ctx context.Context, tx *store.Tx, f *config.File, g
 	if len(rows) == 0 {
 		return Result{}, false, nil
 	}
-	if err := tx.PutAlerts(ctx, last.ID, rows); err != nil {
+	if err := tx.PutAlerts(ctx, last.ID, rows, toldAlerts(g.Source, rows)...); err != nil {
 		return Result{}, false, fmt.Errorf("write the alerts: %w", err)
 	}
 	_, err = c.write(ctx)

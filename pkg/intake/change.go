@@ -40,6 +40,9 @@ type change struct {
 	pages  []pagesOf
 	due    []store.EscalationStep // to be added
 	fired  []uuid.UUID
+
+	silenced []store.SilencedAlert // kept back with this change
+	heard    []string              // fingerprints that are kept back no more
 }
 
 type pagesOf struct {
@@ -116,8 +119,12 @@ func (c *change) write(ctx context.Context) ([]Made, error) {
 	if err := c.tx.SaveIncident(ctx, c.inc); err != nil {
 		return nil, fmt.Errorf("save the incident: %w", err)
 	}
+	c.tell()
 	if err := c.tx.AddTimeline(ctx, c.inc.ID, c.entries...); err != nil {
 		return nil, fmt.Errorf("add to the timeline: %w", err)
+	}
+	if err := c.writeSilenced(ctx); err != nil {
+		return nil, err
 	}
 	if err := c.writeSteps(ctx); err != nil {
 		return nil, err

@@ -22,6 +22,8 @@ const (
 	SelfUnrouted       = "unrouted"
 	SelfNobodyAnswered = "nobody_answered"
 	SelfNotifierBroken = "notifier_broken"
+	SelfReloadFailed   = "reload_failed"
+	SelfHeartbeat      = "heartbeat_missed"
 )
 
 // Self is an alert of tocsin about itself. What has the same kind and About is one incident.
@@ -34,6 +36,7 @@ type Self struct {
 	Labels      map[string]string
 	Links       []message.Link
 	Avoid       []string // notifiers that it is not sent through while there are others: it is about them
+	Loud        bool     // it is announced each time, however soon after the last
 }
 
 // Key is its incident's key. Nobody outside can name it.
@@ -48,7 +51,7 @@ func (i *Intake) SelfAlert(ctx context.Context, tx *store.Tx, s Self) (Result, e
 	}
 	f := i.file()
 	key := plan.Key(f, SelfSource, plan.Alert{Key: clean(s.Key())})
-	r, _, err := i.accept(ctx, tx, f, Group{Source: SelfSource, Key: key, Alerts: []plan.Alert{a}, Avoid: s.Avoid})
+	r, _, err := i.accept(ctx, tx, f, Group{Source: SelfSource, Key: key, Alerts: []plan.Alert{a}, Avoid: s.Avoid, Loud: s.Loud})
 	if err != nil {
 		return r, fmt.Errorf("self-alert %s: %w", s.Kind, err)
 	}

@@ -39,6 +39,9 @@ func snapshot(inc store.Incident, alerts []store.Alert) card.Snapshot {
 				s.Links = append(s.Links, l)
 			}
 		}
+		if a.Status == firing {
+			a.EndsAt = nil // until when it holds without being sent again is nothing for readers, and changes with each re-send
+		}
 		if len(s.Alerts) < card.MaxAlerts {
 			s.Alerts = append(s.Alerts, card.Alert{
 				Fingerprint: a.Fingerprint, Status: a.Status, Title: shorten(a.Title, alertTitle), Text: shorten(a.Text, alertText),

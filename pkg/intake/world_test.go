@@ -248,3 +248,16 @@ func (w *world) resolve(id uuid.UUID) intake.Answer {
 	}
 	return a
 }
+
+// exec changes the database behind everybody's back.
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	conn, err := pgx.Connect(w.t.Context(), w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close(w.t.Context())
+	if _, err := conn.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
+}

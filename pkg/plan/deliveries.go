@@ -57,6 +57,8 @@ func ForNotifier(f *config.File, notifier string, c Change) []Delivery {
 		return nil // the card's revision tells it
 	case n.Type == "slack" && n.WebhookURL != "" && c != Acknowledged:
 		out = []Delivery{{Kind: delivery.Notice, Notifier: notifier, Target: TargetURL, Lifetime: max(noticeLifetime, f.Kinds[delivery.Notice].Lifetime)}}
+	case n.Type == "webhook" && !n.Hears(config.HearsIncident):
+		return nil // the file's check refuses it in a route
 	case n.Type == "webhook":
 		out = []Delivery{{Kind: delivery.Event, Notifier: notifier, Target: TargetURL, Lifetime: f.Kinds[delivery.Event].Lifetime}}
 	case n.Type == "log":

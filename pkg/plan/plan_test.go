@@ -73,7 +73,7 @@ func TestTwoRoutesAndTheAlertNameOneNotifier(t *testing.T) { // A2
 		{Match: pattern(t, "#.db"), Notify: []string{"ops-slack"}, Escalate: "default"},
 		{Match: pattern(t, "#"), Labels: map[string]string{"team": "web"}, Notify: []string{"team-log"}},
 	}
-	m := plan.Routes(f, "alert.x.critical.db", map[string]string{"team": "db"}, []string{"ops-slack", "hook-slack", "gone"})
+	m := plan.Routes(f, "alert.x.critical.db", map[string]string{"team": "db"}, []string{"ops-slack", "hook-slack", "gone"}, time.Time{})
 	if diff := cmp.Diff([]string{"ops-slack", "audit", "hook-slack"}, m.Notifiers); diff != "" {
 		t.Error(diff)
 	}

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 )
@@ -12,6 +13,7 @@ type Match struct {
 	Notifiers   []string // each once, in the order of the routes, then the alert's own
 	Escalations []string // each once
 	Routes      []Verdict
+	Resting     []Verdict // routes that would take the alert and are outside of their window
 }
 
 // Verdict says whether one route takes an alert, and why.
@@ -22,13 +24,21 @@ type Verdict struct {
 	Why     string
 }
 
-// Routes asks every route. notify names the notifiers that the alert brings itself; names that the file does not know
-// are left out.
-func Routes(f *config.File, topic string, labels map[string]string, notify []string) Match {
+// Routes asks every route at an instant. notify names the notifiers that the alert brings itself; names that the file does
+// not know are left out.
+func Routes(f *config.File, topic string, labels map[string]string, notify []string, now time.Time) Match {
 	var m Match
 	for _, r := range f.Routes {
 		ok, why := takes(r, topic, labels)
-		m.Routes = append(m.Routes, Verdict{Match: r.Match.String(), Line: r.Line, Matched: ok, Why: why})
+		rests := ok && r.Active != nil && !r.Active.Active(now)
+		if rests {
+			ok, why = false, fmt.Sprintf("it is %s, and the route is active %s", r.Active.Wall(now), r.Active)
+		}
+		v := Verdict{Match: r.Match.String(), Line: r.Line, Matched: ok, Why: why}
+		m.Routes = append(m.Routes, v)
+		if rests {
+			m.Resting = append(m.Resting, v)
+		}
 		if !ok {
 			continue
 		}
@@ -57,7 +67,8 @@ func known[T any](names []string, defined map[string]T) []string {
 	return out
 }
 
-// takes says whether a route takes an alert, with the reason either way.
+// takes says whether a route takes an alert at some time, with the reason either way. The key of an incident depends on it,
+// so it must not depend on the hour: what opened by day is resolved by night.
 func takes(r config.Route, topic string, labels map[string]string) (bool, string) {
 	if !r.Match.Match(topic) {
 		return false, fmt.Sprintf("the topic %s is not %s", topic, r.Match)

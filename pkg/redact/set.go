@@ -52,11 +52,46 @@ func New(values map[string]string) *Set {
 			}
 		}
 	}
+	s.order()
+	return s
+}
+
+// With is the set of the secrets of both: after a reload an answer to an earlier call can still hold an old one.
+func (s *Set) With(o *Set) *Set {
+	if s == nil || o == nil {
+		if s == nil {
+			return o
+		}
+		return s
+	}
+	u := &Set{whole: maps.Clone(o.whole), names: maps.Clone(o.names), forms: slices.Clone(o.forms)}
+	known := map[string]bool{}
+	for _, f := range u.forms {
+		known[f.text] = true
+	}
+	for value, name := range s.whole {
+		if _, ok := u.whole[value]; !ok {
+			u.whole[value] = name
+		}
+	}
+	for name := range s.names {
+		u.names[name] = true
+	}
+	for _, f := range s.forms {
+		if !known[f.text] {
+			u.forms = append(u.forms, f)
+		}
+	}
+	u.order()
+	return u
+}
+
+// order brings the forms into the order in which they are tried.
+func (s *Set) order() {
 	slices.SortStableFunc(s.forms, func(a, b form) int { return cmp.Compare(len(b.text), len(a.text)) })
 	for i, f := range s.forms {
 		s.byFirst[f.text[0]] = append(s.byFirst[f.text[0]], i)
 	}
-	return s
 }
 
 // Bytes is String for bytes. The slice itself comes back when it holds no secret.

@@ -51,7 +51,7 @@ func (s *Scheduler) Announce(ctx context.Context) (bool, error) {
 	// A dying self-alert raises none. It is marked apart: the other transaction locks self-alert incidents after dead
 	// rows, and must not hold rows of theirs by then.
 	if len(own) > 0 {
-		if err := s.o.Store.InTx(ctx, func(tx *store.Tx) error { return tx.Announced(ctx, own...) }); err != nil {
+		if err := s.o.Store.InTx(ctx, func(tx *store.Tx) error { return s.markOwn(ctx, tx, own) }); err != nil {
 			return false, fmt.Errorf("mark dead self-alerts: %w", err)
 		}
 	}
@@ -69,6 +69,9 @@ func (s *Scheduler) Announce(ctx context.Context) (bool, error) {
 				alert := about(d)
 				groups[alert.Key()+"\x00"+alert.Criticality] = append(groups[alert.Key()+"\x00"+alert.Criticality], d)
 				ids = append(ids, d.Delivery.ID)
+				if err := s.o.Intake.TellDead(ctx, tx, d); err != nil {
+					return err
+				}
 			}
 		}
 		for _, key := range inOrder(groups) { // one order on all replicas: these incidents are locked
@@ -85,6 +88,24 @@ func (s *Scheduler) Announce(ctx context.Context) (bool, error) {
 	}
 	s.o.Intake.Committed(raised...)
 	return len(seen) == batch, nil
+}
+
+// markOwn marks dead deliveries of self-alerts, of which only listeners are told. They are locked anew: what another replica has marked
+// meanwhile was told by it.
+func (s *Scheduler) markOwn(ctx context.Context, tx *store.Tx, own []uuid.UUID) error {
+	dead, err := tx.UnannouncedDead(ctx, batch)
+	if err != nil {
+		return err
+	}
+	dead = slices.DeleteFunc(dead, func(d store.DeadDelivery) bool { return !slices.Contains(own, d.Delivery.ID) })
+	ids := make([]uuid.UUID, len(dead))
+	for i, d := range dead {
+		ids[i] = d.Delivery.ID
+	}
+	if err := s.o.Intake.TellDead(ctx, tx, dead...); err != nil {
+		return err
+	}
+	return tx.Announced(ctx, ids...)
 }
 
 func (s *Scheduler) unannounced(ctx context.Context) ([]store.DeadDelivery, error) {
@@ -195,6 +216,10 @@ func cause(ctx context.Context, kind string, labels map[string]string) (func(*st
 		return func(tx *store.Tx) (bool, error) { return tx.AnyUnrouted(ctx, labels["topic"]) }, "no such incident is open"
 	case kind == intake.SelfNotifierBroken:
 		return func(tx *store.Tx) (bool, error) { return tx.AnyBreaker(ctx, labels[labelAccount]) }, "its account is well again"
+	case kind == intake.SelfReloadFailed:
+		return func(tx *store.Tx) (bool, error) { return tx.AnyFileError(ctx, Alive) }, "every replica has taken its file"
+	case kind == intake.SelfHeartbeat:
+		return func(tx *store.Tx) (bool, error) { return tx.HeartbeatMissed(ctx, labels["heartbeat"]) }, "it called again, or the file names it no more"
 	case kind == intake.SelfNobodyAnswered:
 		return func(tx *store.Tx) (bool, error) {
 			id, err := uuid.Parse(labels["incident"])

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
@@ -31,6 +33,28 @@ func (s *Scheduler) Escalate(ctx context.Context) (bool, error) {
 	return fired && len(due) == batch, first
 }
 
+// Unsilence sends what still fires and was kept back by a silence that is over, however long ago. Each incident is looked at
+// again under its lock, so replicas that see the same one send it once.
+func (s *Scheduler) Unsilence(ctx context.Context) (bool, error) {
+	var over []uuid.UUID
+	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) (err error) {
+		over, err = tx.SilencesOver(ctx, batch)
+		return err
+	}); err != nil {
+		return false, fmt.Errorf("look for silences that are over: %w", err)
+	}
+	var first error
+	sent := false
+	for _, id := range over {
+		did, err := s.o.Intake.Unsilence(ctx, id)
+		sent = sent || did
+		if err != nil && first == nil {
+			first = err // the others' time has come all the same
+		}
+	}
+	return sent && len(over) == batch, first
+}
+
 // Expire ends deliveries whose lifetime is over.
 func (s *Scheduler) Expire(ctx context.Context) (bool, error) {
 	return s.end(ctx, "expire deliveries",
@@ -51,6 +75,25 @@ func (s *Scheduler) Remove(ctx context.Context) (bool, error) {
 	for _, name := range gone {
 		more, err := s.end(ctx, "end what waits for the removed notifier "+name,
 			func(tx *store.Tx) ([]delivery.Delivery, error) { return tx.WaitingFor(ctx, name, batch) }, delivery.Delivery.Remove)
+		if err != nil {
+			return false, err
+		}
+		again = again || more
+	}
+	return again, nil
+}
+
+// Exhaust ends deliveries whose tries lie above the cap of their notifier, which a new file has lowered.
+func (s *Scheduler) Exhaust(ctx context.Context) (bool, error) {
+	again := false
+	f := s.o.File()
+	for _, name := range inOrder(f.Notifiers) {
+		n := f.Notifiers[name]
+		if !n.Retries.Capped {
+			continue
+		}
+		more, err := s.end(ctx, "end what has used up the retries of "+name,
+			func(tx *store.Tx) ([]delivery.Delivery, error) { return tx.OverCap(ctx, name, n.Retries.Count, batch) }, delivery.Delivery.Exhaust)
 		if err != nil {
 			return false, err
 		}

@@ -9,6 +9,7 @@ package scheduler
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,28 +28,42 @@ const Alive = 30 * time.Second
 type Options struct {
 	Store   *store.Store
 	Intake  *intake.Intake
-	File    func() *config.File         // the file in force
-	Replica string                      // this replica's id
-	Version string                      // this binary's version
-	Failed  func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
+	File    func() *config.File // the file in force
+	Replica string              // this replica's id
+	// FileError is why this replica keeps an older file than the one on its disk; empty: it does not. May be nil.
+	FileError func() string
+	Version   string                      // this binary's version
+	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
+	// Decided is told how many deliveries a decision on many was applied to. May be nil.
+	Decided func(action string, deliveries int)
 }
 
 // Scheduler runs the jobs of one replica.
 type Scheduler struct {
-	o                  Options
-	announce, escalate chan struct{} // nudges; one that waits is enough
+	o                           Options
+	announce, escalate, exhaust chan struct{} // nudges; one that waits is enough
+	lapse, missed               ear
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
 func New(o Options) *Scheduler {
+	if o.FileError == nil {
+		o.FileError = func() string { return "" }
+	}
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}
 	}
-	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1)}
+	if o.Decided == nil {
+		o.Decided = func(string, int) {}
+	}
+	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1)}
 }
 
 // Nudge says that a delivery died on this replica: it is announced, and what follows it is brought on, at once.
 func (s *Scheduler) Nudge() { nudge(s.announce) }
+
+// Reloaded says that a new file is in force: a cap that was lowered holds at once.
+func (s *Scheduler) Reloaded() { nudge(s.exhaust) }
 
 func nudge(c chan struct{}) {
 	select {
@@ -71,11 +86,18 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "heartbeat", Every: 5 * time.Second, Step: s.Heartbeat},
 		{Name: "escalate", Every: 500 * time.Millisecond, Step: s.Escalate, Nudge: s.escalate},
 		{Name: "announce", Every: 500 * time.Millisecond, Step: s.Announce, Nudge: s.announce},
+		{Name: "silences", Every: time.Second, Step: s.Unsilence},
 		{Name: "trouble", Every: 500 * time.Millisecond, Step: s.Trouble},
 		{Name: "pass over", Every: 250 * time.Millisecond, Step: s.PassOver},
 		{Name: "settle", Every: 5 * time.Second, Step: s.Settle},
 		{Name: "expire", Every: 2 * time.Second, Step: s.Expire},
 		{Name: "remove", Every: 10 * time.Second, Step: s.Remove},
+		{Name: "exhaust", Every: time.Minute, Step: s.Exhaust, Nudge: s.exhaust},
+		{Name: "lapse", Every: 2 * time.Second, Step: s.Lapse},
+		{Name: "missed", Every: 2 * time.Second, Step: s.Missed},
+		{Name: "decide", Every: 250 * time.Millisecond, Step: s.Decide},
+		{Name: "on call", Every: 2 * time.Second, Step: s.OnCall},
+		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
 	}
@@ -121,7 +143,22 @@ func (s *Scheduler) Heartbeat(ctx context.Context) (bool, error) {
 	for n := range f.Notifiers {
 		names = append(names, n)
 	}
-	return false, s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version})
+	return false, s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version, FileError: s.o.FileError()})
+}
+
+// Foretell says that this replica is about to take a new file: until it has, both files' notifiers count as known to it,
+// so that nothing is taken for removed in between.
+func (s *Scheduler) Foretell(ctx context.Context, next *config.File) error {
+	f := s.o.File()
+	names := make([]string, 0, len(f.Notifiers)+len(next.Notifiers))
+	for _, all := range []map[string]config.Notifier{f.Notifiers, next.Notifiers} {
+		for n := range all {
+			if !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+	}
+	return s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version, FileError: s.o.FileError()})
 }
 
 // Partitions makes the attempt partitions of the time to come.
@@ -135,5 +172,9 @@ func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	n, err := s.o.Store.Purge(ctx, 1000)
-	return n >= 1000, err
+	if err != nil {
+		return false, err
+	}
+	old, err := s.o.Store.PurgeEvents(ctx, 5000)
+	return n >= 1000 || old >= 5000, err
 }

@@ -8,29 +8,18 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
-	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
-// Sources that need no entry in the file.
-const (
-	sourceNative       = "native"
-	sourceAlertmanager = "alertmanager"
-)
-
 func (s *Server) alertRoutes() {
 	route(s, http.MethodPost, "/v1/alerts", api.ScopeIngest, "Hand in an alert", http.StatusAccepted, s.postAlert)
-	route(s, http.MethodPost, alertmanagerPath, api.ScopeIngest, "Hand in alerts as Alertmanager's webhook does (version 4)", http.StatusAccepted, s.postAlertmanager,
-		func(op *huma.Operation) { op.MaxBodyBytes, op.SkipValidateBody = maxGroup, true }) // intake reads the body
 }
-
-const alertmanagerPath = "/v1/alertmanager"
 
 type alertInput struct {
 	Key     string `header:"Idempotency-Key" maxLength:"200" doc:"The same key with the same body has one effect and one answer."`
@@ -45,11 +34,19 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 	}
 	defer leave()
 	c := callerOf(ctx)
-	source := sourceNative
+	source := config.TypeNative
 	if c.Source != "" {
 		source = c.Source
 	}
-	group := intake.Group{Source: source, Key: in.Body.Key, Alerts: []plan.Alert{nativeAlert(in.Body)}}
+	src := intake.SourceOf(s.file(), source, config.TypeNative)
+	if err := s.within(src, len(in.RawBody)); err != nil {
+		return nil, err
+	}
+	alert, err := intake.Native(src, in.Body)
+	if err != nil {
+		return nil, s.intakeError(ctx, "reading the alert", err)
+	}
+	group := intake.Group{Source: source, Key: in.Body.Key, Alerts: []plan.Alert{alert}}
 	keyed := store.KeyedRequest{Token: c.actor(), Key: in.Key}
 	if in.Key != "" {
 		sum := sha256.Sum256(in.RawBody)
@@ -94,43 +91,6 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 	return &body[api.Accepted]{Body: out}, nil
 }
 
-func nativeAlert(a api.Alert) plan.Alert {
-	links := make([]message.Link, len(a.Links))
-	for i, l := range a.Links {
-		links[i] = message.Link{Title: l.Title, URL: l.URL}
-	}
-	return plan.Alert{Kind: a.Kind, Criticality: a.Criticality, Job: a.Job, Key: a.Key, Firing: a.Status != "resolved",
-		Title: a.Title, Text: a.Text, Labels: a.Labels, Links: links, Notify: a.Notify}
-}
-
-func (s *Server) postAlertmanager(ctx context.Context, in *struct {
-	RawBody []byte `contentType:"application/json"`
-}) (*body[api.AcceptedGroup], error) {
-	source := sourceAlertmanager
-	if c := callerOf(ctx); c.Source != "" {
-		source = c.Source
-	}
-	group, err := intake.ParseAlertmanager(source, in.RawBody)
-	if err != nil {
-		return nil, s.intakeError(ctx, "reading the alerts", err)
-	}
-	leave, err := s.turn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	result, err := s.intake.Accept(ctx, group)
-	if err != nil {
-		return nil, s.intakeError(ctx, "taking the alerts", err)
-	}
-	s.took(source, result, len(group.Alerts))
-	out := api.AcceptedGroup{Incidents: []api.Accepted{}}
-	if result.IncidentID != uuid.Nil {
-		out.Incidents = append(out.Incidents, accepted(result))
-	}
-	return &body[api.AcceptedGroup]{Body: out}, nil
-}
-
 func accepted(r intake.Result) api.Accepted {
 	out := api.Accepted{Deliveries: make([]api.AcceptedDelivery, len(r.Deliveries)), IncidentState: string(r.State)}
 	if r.AlertID != uuid.Nil {
@@ -163,12 +123,20 @@ func (s *Server) took(source string, r intake.Result, alerts int) {
 func (s *Server) intakeError(ctx context.Context, doing string, err error) error {
 	var wrong *intake.InputError
 	if errors.As(err, &wrong) {
-		p := problem(http.StatusUnprocessableEntity, "", doing+": the request is wrong")
-		p.Errors = []api.ProblemItem{{Location: "body." + wrong.Field, Message: wrong.Message}}
-		if wrong.Field == "body" {
-			p.Errors[0].Location = "body"
-		}
-		return p
+		return wrongInput(doing+": the request is wrong", wrong)
 	}
 	return s.fail(ctx, doing, err)
+}
+
+// wrongInput names the fields that a sender must change.
+func wrongInput(detail string, all ...*intake.InputError) *api.Problem {
+	p := problem(http.StatusUnprocessableEntity, "", detail)
+	for _, wrong := range all {
+		item := api.ProblemItem{Location: "body." + wrong.Field, Message: wrong.Message}
+		if wrong.Field == "body" {
+			item.Location = "body"
+		}
+		p.Errors = append(p.Errors, item)
+	}
+	return p
 }

@@ -29,6 +29,7 @@ type caller struct {
 	Name   string // of the token
 	Scopes []string
 	Source string // the file's source whose token it is; empty: an API token
+	Pulse  string // the file's heartbeat whose token it is, which may call and nothing else
 }
 
 // actor is the caller's name in timelines and the audit trail.
@@ -81,6 +82,11 @@ func (t *tokens) find(ctx context.Context, text string) (caller, bool, error) {
 			c, ok = caller{Name: name, Scopes: []string{api.ScopeIngest}, Source: name}, true
 		}
 	}
+	for name, h := range f.Heartbeats {
+		if h.Token != "" && subtle.ConstantTimeCompare(store.HashToken(h.Token), sum) == 1 {
+			c, ok = caller{Name: name, Pulse: name}, true
+		}
+	}
 	if ok {
 		return c, true, nil
 	}
@@ -127,21 +133,35 @@ func (s *Server) scope(wanted string) huma.Middlewares {
 	return huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
 		c, p := s.admit(ctx.Context(), ctx.Header("Authorization"), wanted)
 		if p != nil {
-			switch p.Status {
-			case http.StatusUnauthorized:
-				ctx.SetHeader("WWW-Authenticate", `Bearer realm="tocsin"`)
-			case http.StatusServiceUnavailable:
-				ctx.SetHeader("Retry-After", "1")
-			}
-			_ = huma.WriteErr(s.api, ctx, p.Status, p.Detail)
+			s.turnAway(ctx, p)
 			return
 		}
 		next(huma.WithValue(ctx, callerKey{}, c))
 	}}
 }
 
+// turnAway answers a caller that is not let in.
+func (s *Server) turnAway(ctx huma.Context, p *api.Problem) {
+	switch p.Status {
+	case http.StatusUnauthorized:
+		ctx.SetHeader("WWW-Authenticate", `Bearer realm="tocsin"`)
+	case http.StatusServiceUnavailable:
+		ctx.SetHeader("Retry-After", "1")
+	}
+	_ = huma.WriteErr(s.api, ctx, p.Status, p.Detail)
+}
+
 // admit says who the bearer of an Authorization header is, or why it may not do what needs the scope.
 func (s *Server) admit(ctx context.Context, header, wanted string) (caller, *api.Problem) {
+	c, p := s.identify(ctx, header)
+	if p == nil && !api.Allows(c.Scopes, wanted) {
+		return caller{}, problem(http.StatusForbidden, "", "the token "+c.Name+" has the scopes "+strings.Join(c.Scopes, ", ")+" and this needs "+wanted)
+	}
+	return c, p
+}
+
+// identify says who the bearer of an Authorization header is.
+func (s *Server) identify(ctx context.Context, header string) (caller, *api.Problem) {
 	if s.insecure {
 		return anyone, nil
 	}
@@ -156,9 +176,6 @@ func (s *Server) admit(ctx context.Context, header, wanted string) (caller, *api
 	}
 	if !ok {
 		return caller{}, problem(http.StatusUnauthorized, "", "the token is not known here, or it was revoked; `tocsin token create` makes one")
-	}
-	if !api.Allows(c.Scopes, wanted) {
-		return caller{}, problem(http.StatusForbidden, "", "the token "+c.Name+" has the scopes "+strings.Join(c.Scopes, ", ")+" and this needs "+wanted)
 	}
 	return c, nil
 }

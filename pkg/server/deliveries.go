@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/intake"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -76,8 +76,12 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Deliver
 	}
 	by := callerOf(ctx).actor()
 	reason := strings.ReplaceAll(in.Body.Reason, "\x00", "\uFFFD") // Postgres takes no NUL
+	incident := uuid.Nil
+	if seen.IncidentID != "" {
+		incident = uuid.MustParse(seen.IncidentID) // written by the store
+	}
 	err = s.store.InTx(ctx, func(tx *store.Tx) error {
-		return s.decideIn(ctx, tx, seen, id, action, by, reason)
+		return s.intake.Decide(ctx, tx, id, incident, intake.Word{Action: action, By: by, Reason: reason})
 	})
 	var refused *delivery.Refusal
 	switch {
@@ -92,55 +96,4 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Deliver
 	s.log.Infow("decision made", "delivery", in.ID, "action", in.Body.Action, "by", by, "from_state", seen.State)
 	s.ring()
 	return s.showDelivery(ctx, &idInput{ID: in.ID})
-}
-
-// decideIn is the decision's transaction: the incident is locked first, as everybody does who changes its deliveries.
-func (s *Server) decideIn(ctx context.Context, tx *store.Tx, seen api.Delivery, id uuid.UUID, action delivery.Action, by, reason string) error {
-	var d delivery.Delivery
-	var siblings []delivery.Delivery
-	if seen.IncidentID != "" {
-		incident := uuid.MustParse(seen.IncidentID) // written by the store
-		if _, err := tx.LockIncident(ctx, incident); err != nil {
-			return err
-		}
-		var err error
-		if siblings, err = tx.Deliveries(ctx, incident); err != nil {
-			return err
-		}
-		i := slices.IndexFunc(siblings, func(d delivery.Delivery) bool { return d.ID == id })
-		if i < 0 {
-			return store.ErrNotFound
-		}
-		d = siblings[i]
-	} else {
-		var err error
-		if d, err = tx.Delivery(ctx, id); err != nil {
-			return err
-		}
-	}
-	step, err := d.Decide(action)
-	if err != nil {
-		return err
-	}
-	steps := []delivery.Step{step}
-	if action == delivery.SendAgain && d.Kind == delivery.Card {
-		for _, t := range siblings {
-			if revived, ok := t.Revive(); ok && t.CardID == d.ID {
-				steps = append(steps, revived)
-			}
-		}
-	}
-	if err := tx.Apply(ctx, steps...); err != nil {
-		return err
-	}
-	if action == delivery.SendAgain {
-		// What was mended is tried at once, not after the rest of a pause.
-		if err := tx.LiftPause(ctx, id, s.file().Notifiers[d.Notifier].Account()); err != nil {
-			return err
-		}
-	}
-	if err := tx.AddDecision(ctx, d, by, action, reason); err != nil {
-		return err
-	}
-	return tx.Audit(ctx, by, "decision:"+string(action), id.String(), reason)
 }

@@ -25,7 +25,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 					writeProblem(w, problem(http.StatusInternalServerError, "", "this is a mistake of tocsin's; its log says more"))
 				}
 			}
-			s.metrics.HTTPServed(handlerName(pattern), r.Method, w.status, time.Since(began))
+			took := time.Since(began)
+			if r.URL.Path == eventsPath && !w.began.IsZero() {
+				took = w.began.Sub(began) // how long somebody listens is no measure of anything
+			}
+			s.metrics.HTTPServed(handlerName(pattern), r.Method, w.status, took)
 		}()
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -38,12 +42,16 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		bound := int64(maxBody)
-		if r.URL.Path == alertmanagerPath {
+		if takesGroups(r.URL.Path) {
 			bound = maxGroup
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, bound+1) // huma's own bound of one less gives the better answer
-		if r.Method != http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/") && !isJSON(r) {
+		if r.Method != http.MethodGet && (strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == prometheusPath) && !isJSON(r) {
 			writeProblem(w, problem(http.StatusUnsupportedMediaType, "", "send the body as JSON, with the header `Content-Type: application/json`"))
+			return
+		}
+		if r.URL.Path == eventsPath {
+			next.ServeHTTP(w, r) // it lasts as long as somebody listens; each of its steps has a bound
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), maxRequest)
@@ -82,18 +90,23 @@ func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) {
 type recorder struct {
 	http.ResponseWriter
 	status int
+	began  time.Time // when the status went out
 }
 
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
-		r.status = status
+		r.status, r.began = status, time.Now()
+	}
+	if status == http.StatusRequestEntityTooLarge {
+		// The rest of the body is on its way: what follows on this connection would be read as the next request, and refused.
+		r.Header().Set("Connection", "close")
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
 	if r.status == 0 {
-		r.status = http.StatusOK
+		r.status, r.began = http.StatusOK, time.Now()
 	}
 	return r.ResponseWriter.Write(b)
 }

@@ -45,8 +45,15 @@ func (s *Server) showIncident(ctx context.Context, in *idInput) (*body[api.Incid
 		return nil, s.fail(ctx, doing, err)
 	}
 	var alerts []store.Alert
+	silenced := map[string]*api.Silenced{}
 	err = s.store.InTx(ctx, func(tx *store.Tx) (err error) {
-		alerts, err = tx.Alerts(ctx, id, maxAlerts)
+		if alerts, err = tx.Alerts(ctx, id, maxAlerts); err != nil {
+			return err
+		}
+		kept, err := tx.SilencedAlerts(ctx, id)
+		for _, k := range kept {
+			silenced[k.Fingerprint] = &api.Silenced{SilenceID: k.SilenceID.String(), By: k.Author, Until: k.EndsAt.UTC(), Reason: k.Reason}
+		}
 		return err
 	})
 	if err != nil {
@@ -58,6 +65,9 @@ func (s *Server) showIncident(ctx context.Context, in *idInput) (*body[api.Incid
 		if a.EndsAt != nil {
 			at := a.EndsAt.UTC()
 			w.EndsAt = &at
+		}
+		if a.Status == "firing" {
+			w.Silenced = silenced[a.Fingerprint]
 		}
 		if w.Labels == nil {
 			w.Labels = map[string]string{}
@@ -85,21 +95,15 @@ func (s *Server) resolve(ctx context.Context, in *actInput) (*body[api.Incident]
 
 // answerIncident is idempotent: the second one to answer gets the incident with who was first.
 func (s *Server) answerIncident(ctx context.Context, in *actInput, doing string, do act) (*body[api.Incident], error) {
-	by := intake.Actor{ID: callerOf(ctx).actor(), Name: callerOf(ctx).Name}
-	reason := ""
+	var b api.IncidentAction
 	if in.Body != nil {
-		reason = in.Body.Reason
-		if in.Body.By != "" {
-			f := s.file()
-			if !hasUser(f, in.Body.By) {
-				p := problem(http.StatusUnprocessableEntity, "", doing+": the request is wrong")
-				p.Errors = []api.ProblemItem{{Location: "body.by", Message: "the file has no user " + in.Body.By + "; leave it out to answer in the token's name"}}
-				return nil, p
-			}
-			by = intake.Actor{ID: "user:" + in.Body.By, Name: userName(f, in.Body.By)}
-		}
+		b = *in.Body
 	}
-	a, err := do(ctx, uuid.MustParse(in.ID), by, reason)
+	by, err := s.speaker(ctx, b.By, doing, "body.by")
+	if err != nil {
+		return nil, err
+	}
+	a, err := do(ctx, uuid.MustParse(in.ID), by, b.Reason)
 	if err != nil {
 		if errors.Is(err, intake.ErrNotFound) {
 			err = store.ErrNotFound

@@ -47,6 +47,7 @@ var sorts = map[int]struct{ typ, title string }{
 	http.StatusRequestEntityTooLarge: {api.ProblemTooLarge, "The request is too large"},
 	http.StatusUnsupportedMediaType:  {api.ProblemMediaType, "The body must be JSON"},
 	http.StatusUnprocessableEntity:   {api.ProblemInvalid, "The request is wrong"},
+	http.StatusTooManyRequests:       {api.ProblemTooMany, "Too many requests"},
 	http.StatusServiceUnavailable:    {api.ProblemUnavailable, "Not possible at the moment"},
 }
 

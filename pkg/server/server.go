@@ -5,7 +5,11 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,6 +75,8 @@ type Server struct {
 	handler http.Handler
 
 	turns chan struct{} // of alerts
+	rates rates         // of sources
+	ear   *ear          // of those who listen
 
 	// Private answers to whoever pressed a button are given after the callback's own answer.
 	whispers sync.WaitGroup
@@ -87,6 +93,9 @@ func New(o Options) *Server {
 		places: make(chan struct{}, maxWhispers),
 		turns:  make(chan struct{}, turns(o.File().Database.MaxConnections)),
 	}
+	s.ear = newEar(s.store, func(err error) {
+		s.log.Warnw("live events were not read, trying again", "error", s.redact(err.Error()))
+	})
 	c := huma.DefaultConfig("tocsin", o.Version)
 	c.Info.Description = "An on-call pager. Errors are RFC 9457 problem documents with stable types; lists have cursors."
 	c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", nil
@@ -95,11 +104,18 @@ func New(o Options) *Server {
 	}
 	s.api = humago.New(s.mux, c)
 	s.alertRoutes()
+	s.sourceRoutes()
+	s.heartbeatRoutes()
 	s.incidentRoutes()
 	s.deliveryRoutes()
+	s.bulkRoutes()
+	s.eventRoutes()
 	s.notifierRoutes()
 	s.peopleRoutes()
 	s.tokenRoutes()
+	s.silenceRoutes()
+	s.explainRoutes()
+	s.replicaRoutes()
 	s.mux.HandleFunc("POST /slack/interactions", s.slackInteraction)
 	s.mux.HandleFunc("POST /telegram/{notifier}", s.telegramUpdate)
 	s.mux.HandleFunc("GET /link/{code}", s.linkPage)
@@ -147,8 +163,45 @@ func route[I, O any](s *Server, method, path, scope, summary string, status int,
 		Security:      []map[string][]string{{"token": {}}},
 		Errors:        []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
 	}
+	if method == http.MethodGet {
+		op.Middlewares = append(op.Middlewares, s.onlyQuery(queryNames(reflect.TypeFor[I]())))
+	}
 	for _, change := range more {
 		change(&op)
 	}
 	huma.Register(s.api, op, f)
+}
+
+// queryNames are the query parameters that an operation's input names.
+func queryNames(t reflect.Type) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("query"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// onlyQuery refuses parameters that an operation does not have. Passed over, a mistyped filter would choose everything.
+func (s *Server) onlyQuery(names []string) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		u := ctx.URL()
+		var wrong []error
+		for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+			if !slices.Contains(names, name) {
+				message := "there is no such parameter"
+				if len(names) > 0 {
+					message += ": use " + strings.Join(names, ", ")
+				}
+				wrong = append(wrong, &huma.ErrorDetail{Location: "query." + name, Message: message})
+			}
+		}
+		if len(wrong) > 0 {
+			_ = huma.WriteErr(s.api, ctx, http.StatusUnprocessableEntity, "the request is wrong", wrong...)
+			return
+		}
+		next(ctx)
+	}
 }

@@ -143,11 +143,12 @@ type Replica struct {
 	Checksum  string
 	Notifiers []string
 	Version   string
+	FileError string // why it keeps an older file than the one on its disk; empty: it does not
 }
 
 // Heartbeat says that a replica is alive. It is committed before the replica's intake opens.
 func (s *Store) Heartbeat(ctx context.Context, r Replica) error {
-	return s.q.Heartbeat(ctx, query.HeartbeatParams{ID: r.ID, Checksum: r.Checksum, Notifiers: r.Notifiers, Version: r.Version})
+	return s.q.Heartbeat(ctx, query.HeartbeatParams{ID: r.ID, Checksum: r.Checksum, Notifiers: r.Notifiers, Version: r.Version, FileError: r.FileError})
 }
 
 // RemoveReplica takes a replica out that stops in an orderly way.

@@ -105,6 +105,10 @@ type SeenReplica struct {
 	Version   string
 	Notifiers []string
 	Silent    time.Duration // since its last heartbeat
+	FileError string        // why it keeps an older file than the one on its disk
+	StartedAt time.Time
+	SeenAt    time.Time
+	ReadAt    *time.Time // when it took its file
 }
 
 // SeenReplicas are those that have been heard of, the longest running first. One that stopped as it should is not among them.

@@ -13,5 +13,8 @@ func (s *Store) WorkConn(ctx context.Context) (*pgxpool.Conn, error) { return s.
 
 // On is the store with its single statements run by db: in a transaction that a test holds open.
 func (s *Store) On(db query.DBTX) *Store {
-	return &Store{pool: s.pool, work: s.work, q: query.New(db), w: query.New(db)}
+	return &Store{pool: s.pool, work: s.work, q: query.New(db), w: query.New(db), searchRows: s.searchRows}
 }
+
+// SearchWindows sets how many rows a search looks at in one window.
+func (s *Store) SearchWindows(rows int32) { s.searchRows = rows }

@@ -28,13 +28,14 @@ func (tx *Tx) AlertsByFingerprint(ctx context.Context, incidentID uuid.UUID, fin
 	return out, nil
 }
 
-// PutAlerts writes alerts of one incident, each fingerprint once, as PutAlert does.
-func (tx *Tx) PutAlerts(ctx context.Context, incidentID uuid.UUID, alerts []Alert) error {
+// PutAlerts writes alerts of one incident, each fingerprint once, as PutAlert does. told is what listeners are told of each of them, in
+// the same order, or nothing: most of what tocsin takes in is re-sends, and a statement of its own would cost them a quarter.
+func (tx *Tx) PutAlerts(ctx context.Context, incidentID uuid.UUID, alerts []Alert, told ...Event) error {
 	if len(alerts) == 0 {
 		return nil
 	}
 	p := query.PutAlertsParams{IncidentID: incidentID}
-	for _, a := range alerts {
+	for i, a := range alerts {
 		if a.Labels == nil {
 			a.Labels = map[string]string{}
 		}
@@ -66,6 +67,14 @@ func (tx *Tx) PutAlerts(ctx context.Context, incidentID uuid.UUID, alerts []Aler
 		p.Endeds = append(p.Endeds, a.EndsAt != nil)
 		p.EndsAts = append(p.EndsAts, ended)
 		p.Counts = append(p.Counts, a.Count)
+		tell := ""
+		if i < len(told) {
+			if tell, err = tx.body(told[i]); err != nil {
+				return err
+			}
+			tx.telling = true
+		}
+		p.Tolds = append(p.Tolds, tell)
 	}
 	return tx.q.PutAlerts(ctx, p)
 }

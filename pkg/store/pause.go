@@ -122,9 +122,13 @@ func (s *Store) Try(ctx context.Context, key string, notifiers []string) (bool, 
 }
 
 // LiftPause ends the pause of the destination that a delivery was last sent to through an account, unless its provider has
-// asked for it.
-func (tx *Tx) LiftPause(ctx context.Context, id uuid.UUID, account string) error {
-	_, err := tx.q.LiftPause(ctx, account, id)
+// asked for it. What began at the instant before, or after it, stays; a zero instant spares nothing.
+func (tx *Tx) LiftPause(ctx context.Context, id uuid.UUID, account string, before time.Time) error {
+	var began *time.Time
+	if !before.IsZero() {
+		began = &before
+	}
+	_, err := tx.q.LiftPause(ctx, account, began, id)
 	return err
 }
 

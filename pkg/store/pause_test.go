@@ -363,7 +363,7 @@ func TestLiftPause(t *testing.T) {
 	b := s.started(inc, delivery.Card)
 	lift := func() map[string]store.Pause {
 		t.Helper()
-		s.tx(func(tx *store.Tx) error { return tx.LiftPause(t.Context(), b.Delivery.ID, "slack:0123") })
+		s.tx(func(tx *store.Tx) error { return tx.LiftPause(t.Context(), b.Delivery.ID, "slack:0123", time.Time{}) })
 		return s.pauses()
 	}
 	s.rest("rate_limited", time.Hour)

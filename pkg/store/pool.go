@@ -42,7 +42,10 @@ type Store struct {
 	q    *query.Queries
 	w    *query.Queries
 
+	searchRows int32 // that a search looks at in one window
+
 	onEnded func(Ended) // nil: nobody asked
+	onTold  func()      // nil: nobody asked
 }
 
 // Open connects both pools. It fails with one clear sentence when the database can't be reached.
@@ -55,7 +58,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{}
+	s := &Store{searchRows: searchRows}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, general); err != nil {
 		return nil, fmt.Errorf("database: %w", plain(err))
 	}

@@ -66,7 +66,12 @@ func (s *Store) ListIncidents(ctx context.Context, f IncidentFilter) (api.List[a
 	if err != nil {
 		return api.List[api.Incident]{}, fmt.Errorf("list incidents: %w", err)
 	}
-	return page(rows, int(limit), incidentWire, func(r query.Incident) uuid.UUID { return r.ID }), nil
+	l := page(rows, int(limit), incidentWire, func(r query.Incident) uuid.UUID { return r.ID })
+	all := make([]*api.Incident, len(l.Items))
+	for i := range l.Items {
+		all[i] = &l.Items[i]
+	}
+	return l, s.silenced(ctx, all...)
 }
 
 // ReadIncident is one incident with its timeline. [ErrNotFound] where there is none.
@@ -84,7 +89,8 @@ func (s *Store) ReadIncident(ctx context.Context, id uuid.UUID) (api.Incident, e
 	for i, l := range lines {
 		inc.Timeline[i] = api.Event{Sequence: l.Sequence, At: l.At.UTC(), Actor: l.Actor, Type: l.Type, Text: l.Text}
 	}
-	return inc, nil
+	err = s.silenced(ctx, &inc)
+	return inc, err
 }
 
 // ListDeliveries is one page of deliveries, newest first. [ErrCursor] where the cursor is none.
@@ -110,13 +116,45 @@ func (s *Store) ListDeliveries(ctx context.Context, f DeliveryFilter) (api.List[
 		rows, err = s.q.PagePendingDeliveries(ctx, query.PagePendingDeliveriesParams{
 			Before: before, Notifier: f.Notifier, Kind: f.Kind, Most: limit + 1})
 	default:
-		rows, err = s.q.PageDeliveries(ctx, query.PageDeliveriesParams{
-			Before: before, State: state, Notifier: f.Notifier, Kind: f.Kind, Most: limit + 1})
+		return s.searchDeliveries(ctx, f, before, limit)
 	}
 	if err != nil {
 		return api.List[api.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
 	}
 	return page(rows, int(limit), deliveryWire, func(r query.Delivery) uuid.UUID { return r.ID }), nil
+}
+
+// What one page of a search without an index may look at: windows of so many rows each, all of it well below a second.
+const (
+	searchRows    = 20_000
+	searchWindows = 5
+)
+
+// searchDeliveries looks for deliveries from the newest back, for filters that have no index. Where it has looked at as much as one
+// answer may, the page ends early and its cursor goes on there.
+func (s *Store) searchDeliveries(ctx context.Context, f DeliveryFilter, before uuid.UUID, limit int32) (api.List[api.Delivery], error) {
+	id := func(r query.Delivery) uuid.UUID { return r.ID }
+	var found []query.Delivery
+	for range searchWindows {
+		rows, err := s.q.PageDeliveries(ctx, query.PageDeliveriesParams{
+			Before: before, LookedAt: s.searchRows, State: f.State, Notifier: f.Notifier, Kind: f.Kind, Most: limit + 1 - int32(len(found))}) //nolint:gosec // at most limit
+		if err != nil {
+			return api.List[api.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
+		}
+		if found = append(found, rows...); len(found) > int(limit) {
+			return page(found, int(limit), deliveryWire, id), nil
+		}
+		before, err = s.q.DeliveryBehind(ctx, before, s.searchRows-1)
+		if errors.Is(err, pgx.ErrNoRows) { // it has seen the oldest
+			return page(found, int(limit), deliveryWire, id), nil
+		}
+		if err != nil {
+			return api.List[api.Delivery]{}, fmt.Errorf("list deliveries: %w", err)
+		}
+	}
+	l := page(found, int(limit), deliveryWire, id)
+	l.NextCursor = sealCursor(before)
+	return l, nil
 }
 
 // ReadDelivery is one delivery with its attempts and decisions. [ErrNotFound] where there is none.

@@ -80,6 +80,20 @@ func (tx *Tx) WaitingFor(ctx context.Context, notifier string, limit int) ([]del
 	return convert(rows, func(r query.LockWaitingForRow) (delivery.Delivery, error) { return toDelivery(query.ClaimRow(r)) })
 }
 
+// OverCap locks deliveries of a notifier whose tries lie above its cap, skipping those that another replica has.
+func (tx *Tx) OverCap(ctx context.Context, notifier string, count, limit int) ([]delivery.Delivery, error) {
+	rows, err := tx.q.LockOverCap(ctx, notifier, count, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, func(r query.LockOverCapRow) (delivery.Delivery, error) { return toDelivery(query.ClaimRow(r)) })
+}
+
+// AnyFileError says whether a live replica keeps an older file than the one on its disk.
+func (tx *Tx) AnyFileError(ctx context.Context, alive time.Duration) (bool, error) {
+	return tx.q.AnyFileError(ctx, alive)
+}
+
 // How long what only guards against repeats is kept.
 const (
 	keepAnswers   = 24 * time.Hour

@@ -22,6 +22,9 @@ type Tx struct {
 	q     *query.Queries
 	now   time.Time
 	ended []Ended
+	told  []Event // written at the end
+	// telling: events were written already, with what they are about
+	telling bool
 }
 
 // Ended is a delivery that came to a state in which no worker acts, by someone who is not a worker: an answer, a person's
@@ -44,16 +47,22 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	var err error
 	for range txTries {
 		var ended []Ended
+		told := false
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 			t := &Tx{tx: tx, q: s.q.WithTx(tx)}
 			var err error
 			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
 				return err
 			}
-			err = fn(t)
-			ended = t.ended
-			return err
+			if err := fn(t); err != nil {
+				return err
+			}
+			ended, told = t.ended, t.telling || len(t.told) > 0
+			return t.addEvents(ctx)
 		})
+		if err == nil && told && s.onTold != nil {
+			s.onTold()
+		}
 		if err == nil && s.onEnded != nil {
 			for _, e := range ended {
 				s.onEnded(e)

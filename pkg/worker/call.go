@@ -57,7 +57,7 @@ func (w *Worker) begin(batch []*job) {
 	for try := 0; ; try++ {
 		// After a lost answer the attempts may stand there: begin again says so. Without trust in the lease nothing may
 		// be called any more; what may have been begun is closed by the takeover.
-		batch = w.trusted(batch)
+		batch = w.known(w.trusted(batch))
 		if len(batch) == 0 {
 			return
 		}
@@ -116,6 +116,25 @@ func (w *Worker) trusted(batch []*job) []*job {
 		}
 		w.o.Log.Warn("lease too short for a call, leaving it to run out", zap.String("delivery", j.ID.String()))
 		w.leave(j)
+	}
+	return kept
+}
+
+// known keeps the jobs whose notifier the file in force still knows: nothing is begun through one that a new file has
+// removed since. The others go back; another replica may know it, and in time they end.
+func (w *Worker) known(batch []*job) []*job {
+	f := w.o.File()
+	var gone []*job
+	kept := batch[:0]
+	for _, j := range batch {
+		if _, ok := f.Notifiers[j.Notifier]; ok {
+			kept = append(kept, j)
+		} else {
+			gone = append(gone, j)
+		}
+	}
+	if len(gone) > 0 {
+		go w.giveBack(gone, f.Worker.Poll, "")
 	}
 	return kept
 }

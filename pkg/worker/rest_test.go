@@ -157,7 +157,7 @@ func TestRefusedDestinationRests(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := tx.LiftPause(s.ctx(), dead, s.file.Load().Notifiers["ops"].Account()); err != nil {
+		if err := tx.LiftPause(s.ctx(), dead, s.file.Load().Notifiers["ops"].Account(), time.Time{}); err != nil {
 			return err
 		}
 		return tx.Apply(s.ctx(), step)

@@ -33,4 +33,5 @@ where c.relnamespace = (select v.relnamespace from pg_catalog.pg_class v where v
 order by c.relname;
 
 -- name: ExamineReplicas :many
-select r.id, r.checksum, r.version, r.notifiers, (clock_timestamp() - r.seen_at)::interval as silent from replica r order by r.started_at;
+select r.id, r.checksum, r.version, r.notifiers, (clock_timestamp() - r.seen_at)::interval as silent, r.file_error, r.started_at, r.seen_at, r.read_at
+from replica r order by r.started_at;

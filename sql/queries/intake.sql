@@ -4,17 +4,21 @@
 select * from alert where incident_id = @incident_id and fingerprint = any(@fingerprints::text[]);
 
 -- name: PutAlerts :exec
--- PutAlert for a whole group in one statement. No fingerprint may occur twice in it.
-insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
-select v.id, @incident_id, v.fingerprint, v.topic, v.criticality, v.status, v.title, v.text, v.labels::jsonb, v.links::jsonb, v.starts_at,
-  case when v.ended then v.ends_at end, v.count, clock_timestamp(), clock_timestamp()
-from (
+-- PutAlert for a whole group in one statement, and what listeners are told of it, where that is not empty. No fingerprint may
+-- occur twice in it.
+with v as (
   select unnest(@ids::uuid[]) as id, unnest(@fingerprints::text[]) as fingerprint, unnest(@topics::text[]) as topic,
     unnest(@criticalities::text[]) as criticality, unnest(@statuses::text[]) as status, unnest(@titles::text[]) as title,
     unnest(@texts::text[]) as text, unnest(@labels::text[]) as labels, unnest(@links::text[]) as links,
     unnest(@starts_ats::timestamptz[]) as starts_at, unnest(@endeds::boolean[]) as ended, unnest(@ends_ats::timestamptz[]) as ends_at,
-    unnest(@counts::bigint[]) as count
-) v
+    unnest(@counts::bigint[]) as count, unnest(@tolds::text[]) as told
+), told as (
+  insert into event (at, type, topic, body) select clock_timestamp(), 'alert', v.topic, v.told::json from v where v.told <> ''
+)
+insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
+select v.id, @incident_id, v.fingerprint, v.topic, v.criticality, v.status, v.title, v.text, v.labels::jsonb, v.links::jsonb, v.starts_at,
+  case when v.ended then v.ends_at end, v.count, clock_timestamp(), clock_timestamp()
+from v
 on conflict (incident_id, fingerprint) do update set topic = excluded.topic, criticality = excluded.criticality, status = excluded.status,
   title = excluded.title, text = excluded.text, labels = excluded.labels, links = excluded.links, starts_at = excluded.starts_at,
   ends_at = excluded.ends_at, count = excluded.count, last_seen_at = excluded.last_seen_at;
@@ -28,9 +32,10 @@ select coalesce(max(i.opened_at), 'epoch'::timestamptz)::timestamptz as at from 
 where i.key = @key and i.state = 'resolved' and exists (select 1 from delivery d where d.incident_id = i.id);
 
 -- name: AnyUnrouted :one
--- Whether a live incident of a topic has no delivery at all.
+-- Whether a live incident of a topic has no delivery at all, and no silence is the cause.
 select exists (
   select 1 from incident i where i.state <> 'resolved' and i.topic = @topic and not exists (select 1 from delivery d where d.incident_id = i.id)
+    and not exists (select 1 from silenced_alert a where a.incident_id = i.id)
 )::boolean as found;
 
 -- name: HasDeliveries :one

@@ -14,8 +14,10 @@ select * from account;
 select pg_notify(@channel, @payload);
 
 -- name: Heartbeat :exec
-insert into replica (id, started_at, seen_at, checksum, notifiers, version) values (@id, clock_timestamp(), clock_timestamp(), @checksum, @notifiers::text[], @version)
-on conflict (id) do update set seen_at = excluded.seen_at, checksum = excluded.checksum, notifiers = excluded.notifiers, version = excluded.version;
+insert into replica (id, started_at, seen_at, checksum, notifiers, version, file_error, read_at)
+values (@id, clock_timestamp(), clock_timestamp(), @checksum, @notifiers::text[], @version, @file_error, clock_timestamp())
+on conflict (id) do update set seen_at = excluded.seen_at, notifiers = excluded.notifiers, version = excluded.version, file_error = excluded.file_error,
+  checksum = excluded.checksum, read_at = case when replica.checksum = excluded.checksum then coalesce(replica.read_at, excluded.read_at) else excluded.read_at end;
 
 -- name: RemoveReplica :exec
 delete from replica where id = @id;

@@ -63,6 +63,7 @@ returning d.id;
 -- name: LiftPause :execrows
 -- A person's word on a delivery lets its destination be tried at once; what a provider asked for stays.
 delete from pause where scope = 'destination' and account = @account and reason <> 'rate_limited'
+  and (sqlc.narg(before)::timestamptz is null or since < sqlc.narg(before))
   and destination = (select a.address from attempt a where a.delivery_id = @delivery_id order by a.number desc limit 1);
 
 -- name: PurgePauses :execrows

@@ -30,13 +30,21 @@ select * from (
 order by sequence;
 
 -- name: PageDeliveries :many
+-- It looks at so many rows at most: an index for what few ask would cost every delivery. Where it has looked at all of them, the
+-- page ends early and the next one goes on behind them.
 select * from delivery
-where id < @before
-  and (@state::text = '' or state = @state)
-  and (@notifier::text = '' or notifier = @notifier)
-  and (@kind::text = '' or kind = @kind)
-order by id desc
-limit @most;
+where id in (
+  select l.id from (select d.id, d.state, d.notifier, d.kind from delivery d where d.id < @before order by d.id desc limit @looked_at) l
+  where (@state::text = '' or l.state = @state)
+    and (@notifier::text = '' or l.notifier = @notifier)
+    and (@kind::text = '' or l.kind = @kind)
+  order by l.id desc
+  limit @most)
+order by id desc;
+
+-- name: DeliveryBehind :one
+-- The last row of those that one page looks at.
+select d.id from delivery d where d.id < @before order by d.id desc offset @skip limit 1;
 
 -- name: PagePendingDeliveries :many
 select * from delivery

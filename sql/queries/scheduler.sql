@@ -45,6 +45,17 @@ select id, incident_id, content_id, kind, notifier, target, state, reason, effec
 from delivery where notifier = @notifier and next_at is not null and stop_state is null
 order by id limit @most for update skip locked;
 
+-- name: LockOverCap :many
+-- Deliveries whose tries lie above the cap of their notifier, and that are not told to end yet. A call under way decides by
+-- itself.
+select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at, next_at as was_due
+from delivery where notifier = @notifier and next_at is not null and tries > 0 and tries > @count::int and stop_state is null and open_attempt is null
+order by id limit @most for update skip locked;
+
+-- name: AnyFileError :one
+select exists (select 1 from replica where seen_at > clock_timestamp() - @alive::interval and file_error <> '')::boolean as found;
+
 -- name: PurgeIdempotency :execrows
 delete from idempotency where ctid = any(array(select i.ctid from idempotency i where i.created_at < now() - @age::interval order by i.created_at limit @most));
 

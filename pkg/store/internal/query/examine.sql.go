@@ -7,12 +7,12 @@ package query
 
 import (
 	"context"
-
 	"time"
 )
 
 const examineReplicas = `-- name: ExamineReplicas :many
-select r.id, r.checksum, r.version, r.notifiers, (clock_timestamp() - r.seen_at)::interval as silent from replica r order by r.started_at
+select r.id, r.checksum, r.version, r.notifiers, (clock_timestamp() - r.seen_at)::interval as silent, r.file_error, r.started_at, r.seen_at, r.read_at
+from replica r order by r.started_at
 `
 
 type ExamineReplicasRow struct {
@@ -21,6 +21,10 @@ type ExamineReplicasRow struct {
 	Version   string
 	Notifiers []string
 	Silent    time.Duration
+	FileError string
+	StartedAt time.Time
+	SeenAt    time.Time
+	ReadAt    *time.Time
 }
 
 func (q *Queries) ExamineReplicas(ctx context.Context) ([]ExamineReplicasRow, error) {
@@ -38,6 +42,10 @@ func (q *Queries) ExamineReplicas(ctx context.Context) ([]ExamineReplicasRow, er
 			&i.Version,
 			&i.Notifiers,
 			&i.Silent,
+			&i.FileError,
+			&i.StartedAt,
+			&i.SeenAt,
+			&i.ReadAt,
 		); err != nil {
 			return nil, err
 		}

@@ -57,10 +57,11 @@ func (q *Queries) AlertsByFingerprint(ctx context.Context, incidentID uuid.UUID,
 const anyUnrouted = `-- name: AnyUnrouted :one
 select exists (
   select 1 from incident i where i.state <> 'resolved' and i.topic = $1 and not exists (select 1 from delivery d where d.incident_id = i.id)
+    and not exists (select 1 from silenced_alert a where a.incident_id = i.id)
 )::boolean as found
 `
 
-// Whether a live incident of a topic has no delivery at all.
+// Whether a live incident of a topic has no delivery at all, and no silence is the cause.
 func (q *Queries) AnyUnrouted(ctx context.Context, topic string) (bool, error) {
 	row := q.db.QueryRow(ctx, anyUnrouted, topic)
 	var found bool
@@ -118,16 +119,19 @@ func (q *Queries) LastAnnounced(ctx context.Context, key string) (time.Time, err
 }
 
 const putAlerts = `-- name: PutAlerts :exec
-insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
-select v.id, $1, v.fingerprint, v.topic, v.criticality, v.status, v.title, v.text, v.labels::jsonb, v.links::jsonb, v.starts_at,
-  case when v.ended then v.ends_at end, v.count, clock_timestamp(), clock_timestamp()
-from (
+with v as (
   select unnest($2::uuid[]) as id, unnest($3::text[]) as fingerprint, unnest($4::text[]) as topic,
     unnest($5::text[]) as criticality, unnest($6::text[]) as status, unnest($7::text[]) as title,
     unnest($8::text[]) as text, unnest($9::text[]) as labels, unnest($10::text[]) as links,
     unnest($11::timestamptz[]) as starts_at, unnest($12::boolean[]) as ended, unnest($13::timestamptz[]) as ends_at,
-    unnest($14::bigint[]) as count
-) v
+    unnest($14::bigint[]) as count, unnest($15::text[]) as told
+), told as (
+  insert into event (at, type, topic, body) select clock_timestamp(), 'alert', v.topic, v.told::json from v where v.told <> ''
+)
+insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
+select v.id, $1, v.fingerprint, v.topic, v.criticality, v.status, v.title, v.text, v.labels::jsonb, v.links::jsonb, v.starts_at,
+  case when v.ended then v.ends_at end, v.count, clock_timestamp(), clock_timestamp()
+from v
 on conflict (incident_id, fingerprint) do update set topic = excluded.topic, criticality = excluded.criticality, status = excluded.status,
   title = excluded.title, text = excluded.text, labels = excluded.labels, links = excluded.links, starts_at = excluded.starts_at,
   ends_at = excluded.ends_at, count = excluded.count, last_seen_at = excluded.last_seen_at
@@ -148,9 +152,11 @@ type PutAlertsParams struct {
 	Endeds        []bool
 	EndsAts       []time.Time
 	Counts        []int
+	Tolds         []string
 }
 
-// PutAlert for a whole group in one statement. No fingerprint may occur twice in it.
+// PutAlert for a whole group in one statement, and what listeners are told of it, where that is not empty. No fingerprint may
+// occur twice in it.
 func (q *Queries) PutAlerts(ctx context.Context, arg PutAlertsParams) error {
 	_, err := q.db.Exec(ctx, putAlerts,
 		arg.IncidentID,
@@ -167,6 +173,7 @@ func (q *Queries) PutAlerts(ctx context.Context, arg PutAlertsParams) error {
 		arg.Endeds,
 		arg.EndsAts,
 		arg.Counts,
+		arg.Tolds,
 	)
 	return err
 }

@@ -128,8 +128,10 @@ func (q *Queries) FirstCallback(ctx context.Context, key string) (int64, error) 
 }
 
 const heartbeat = `-- name: Heartbeat :exec
-insert into replica (id, started_at, seen_at, checksum, notifiers, version) values ($1, clock_timestamp(), clock_timestamp(), $2, $3::text[], $4)
-on conflict (id) do update set seen_at = excluded.seen_at, checksum = excluded.checksum, notifiers = excluded.notifiers, version = excluded.version
+insert into replica (id, started_at, seen_at, checksum, notifiers, version, file_error, read_at)
+values ($1, clock_timestamp(), clock_timestamp(), $2, $3::text[], $4, $5, clock_timestamp())
+on conflict (id) do update set seen_at = excluded.seen_at, notifiers = excluded.notifiers, version = excluded.version, file_error = excluded.file_error,
+  checksum = excluded.checksum, read_at = case when replica.checksum = excluded.checksum then coalesce(replica.read_at, excluded.read_at) else excluded.read_at end
 `
 
 type HeartbeatParams struct {
@@ -137,6 +139,7 @@ type HeartbeatParams struct {
 	Checksum  string
 	Notifiers []string
 	Version   string
+	FileError string
 }
 
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) error {
@@ -145,6 +148,7 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) error {
 		arg.Checksum,
 		arg.Notifiers,
 		arg.Version,
+		arg.FileError,
 	)
 	return err
 }

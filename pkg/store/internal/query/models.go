@@ -74,6 +74,23 @@ type Attempt struct {
 	Form          string
 }
 
+type BulkRun struct {
+	ID         uuid.UUID
+	MadeAt     time.Time
+	Actor      string
+	Action     string
+	Reason     string
+	Filter     json.RawMessage
+	PerSecond  int
+	State      string
+	Total      int
+	Applied    int
+	Skipped    int
+	PacedAt    time.Time
+	EndedAt    *time.Time
+	CanceledBy *string
+}
+
 type Content struct {
 	ID       uuid.UUID
 	Revision int
@@ -145,6 +162,14 @@ type Escalation struct {
 	FiredAt    *time.Time
 }
 
+type Heartbeat struct {
+	Name     string
+	Since    time.Time
+	ListedAt time.Time
+	CalledAt *time.Time
+	MissedAt *time.Time
+}
+
 type Idempotency struct {
 	Token     string
 	Key       string
@@ -194,9 +219,28 @@ type OncallShift struct {
 	Until    *time.Time
 }
 
+type OncallTold struct {
+	Schedule string
+	Users    []string
+	Layer    string
+	At       time.Time
+}
+
 type Pace struct {
 	Key   string
 	Begun []time.Time
+}
+
+type Silence struct {
+	ID        uuid.UUID
+	CreatedAt time.Time
+	Match     string
+	Matchers  []string
+	StartsAt  time.Time
+	EndsAt    time.Time
+	Reason    string
+	Author    string
+	EndedBy   *string
 }
 
 type Timeline struct {

@@ -83,12 +83,13 @@ func (q *Queries) CloseBreaker(ctx context.Context, key string) (int64, error) {
 
 const liftPause = `-- name: LiftPause :execrows
 delete from pause where scope = 'destination' and account = $1 and reason <> 'rate_limited'
-  and destination = (select a.address from attempt a where a.delivery_id = $2 order by a.number desc limit 1)
+  and ($2::timestamptz is null or since < $2)
+  and destination = (select a.address from attempt a where a.delivery_id = $3 order by a.number desc limit 1)
 `
 
 // A person's word on a delivery lets its destination be tried at once; what a provider asked for stays.
-func (q *Queries) LiftPause(ctx context.Context, account string, deliveryID uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, liftPause, account, deliveryID)
+func (q *Queries) LiftPause(ctx context.Context, account string, before *time.Time, deliveryID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, liftPause, account, before, deliveryID)
 	if err != nil {
 		return 0, err
 	}

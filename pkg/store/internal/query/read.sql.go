@@ -55,6 +55,18 @@ func (q *Queries) CountWaiting(ctx context.Context, most int32) ([]CountWaitingR
 	return items, nil
 }
 
+const deliveryBehind = `-- name: DeliveryBehind :one
+select d.id from delivery d where d.id < $1 order by d.id desc offset $2 limit 1
+`
+
+// The last row of those that one page looks at.
+func (q *Queries) DeliveryBehind(ctx context.Context, before uuid.UUID, skip int32) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, deliveryBehind, before, skip)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const pageDeadDeliveries = `-- name: PageDeadDeliveries :many
 select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, form, denials, queue, overdue, ctid from delivery
 where state in ('rejected', 'unreachable', 'held', 'exhausted', 'expired')
@@ -142,25 +154,31 @@ func (q *Queries) PageDeadDeliveries(ctx context.Context, arg PageDeadDeliveries
 
 const pageDeliveries = `-- name: PageDeliveries :many
 select id, incident_id, content_id, kind, priority, notifier, target, state, reason, sentence, next_at, lease_token, lease_until, worker, version, effect, desired, applied, reference, attempts, tries, open_attempt, doubt, stop_state, stop_reason, card_id, wait_until, expires_at, lifetime, step_id, created_at, called_at, settled_at, announced_at, form, denials, queue, overdue, ctid from delivery
-where id < $1
-  and ($2::text = '' or state = $2)
-  and ($3::text = '' or notifier = $3)
-  and ($4::text = '' or kind = $4)
+where id in (
+  select l.id from (select d.id, d.state, d.notifier, d.kind from delivery d where d.id < $1 order by d.id desc limit $2) l
+  where ($3::text = '' or l.state = $3)
+    and ($4::text = '' or l.notifier = $4)
+    and ($5::text = '' or l.kind = $5)
+  order by l.id desc
+  limit $6)
 order by id desc
-limit $5
 `
 
 type PageDeliveriesParams struct {
 	Before   uuid.UUID
+	LookedAt int32
 	State    string
 	Notifier string
 	Kind     string
 	Most     int32
 }
 
+// It looks at so many rows at most: an index for what few ask would cost every delivery. Where it has looked at all of them, the
+// page ends early and the next one goes on behind them.
 func (q *Queries) PageDeliveries(ctx context.Context, arg PageDeliveriesParams) ([]Delivery, error) {
 	rows, err := q.db.Query(ctx, pageDeliveries,
 		arg.Before,
+		arg.LookedAt,
 		arg.State,
 		arg.Notifier,
 		arg.Kind,

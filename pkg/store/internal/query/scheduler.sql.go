@@ -41,6 +41,17 @@ func (q *Queries) AnyDead(ctx context.Context, arg AnyDeadParams) (bool, error) 
 	return found, err
 }
 
+const anyFileError = `-- name: AnyFileError :one
+select exists (select 1 from replica where seen_at > clock_timestamp() - $1::interval and file_error <> '')::boolean as found
+`
+
+func (q *Queries) AnyFileError(ctx context.Context, alive time.Duration) (bool, error) {
+	row := q.db.QueryRow(ctx, anyFileError, alive)
+	var found bool
+	err := row.Scan(&found)
+	return found, err
+}
+
 const forgetMissing = `-- name: ForgetMissing :exec
 delete from missing_notifier m
 where not m.notifier = any($1::text[])
@@ -99,6 +110,101 @@ func (q *Queries) LiveIncidentsOfSource(ctx context.Context, source string, most
 			&i.AcknowledgedBy,
 			&i.ResolvedAt,
 			&i.ResolvedBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockOverCap = `-- name: LockOverCap :many
+select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version, clock_timestamp()::timestamptz as claimed_at, next_at as was_due
+from delivery where notifier = $1 and next_at is not null and tries > 0 and tries > $2::int and stop_state is null and open_attempt is null
+order by id limit $3 for update skip locked
+`
+
+type LockOverCapRow struct {
+	ID          uuid.UUID
+	IncidentID  *uuid.UUID
+	ContentID   *uuid.UUID
+	Kind        string
+	Notifier    string
+	Target      string
+	State       string
+	Reason      string
+	Effect      int
+	Desired     int
+	Applied     int
+	Reference   json.RawMessage
+	Attempts    int
+	Tries       int
+	OpenAttempt *uuid.UUID
+	Doubt       json.RawMessage
+	Form        string
+	Denials     int16
+	Queue       *string
+	Overdue     int16
+	StopState   *string
+	StopReason  *string
+	CardID      *uuid.UUID
+	WaitUntil   *time.Time
+	ExpiresAt   *time.Time
+	CreatedAt   time.Time
+	CalledAt    *time.Time
+	LeaseToken  *uuid.UUID
+	Version     int
+	ClaimedAt   time.Time
+	WasDue      *time.Time
+}
+
+// Deliveries whose tries lie above the cap of their notifier, and that are not told to end yet. A call under way decides by
+// itself.
+func (q *Queries) LockOverCap(ctx context.Context, notifier string, count int, most int32) ([]LockOverCapRow, error) {
+	rows, err := q.db.Query(ctx, lockOverCap, notifier, count, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockOverCapRow
+	for rows.Next() {
+		var i LockOverCapRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.IncidentID,
+			&i.ContentID,
+			&i.Kind,
+			&i.Notifier,
+			&i.Target,
+			&i.State,
+			&i.Reason,
+			&i.Effect,
+			&i.Desired,
+			&i.Applied,
+			&i.Reference,
+			&i.Attempts,
+			&i.Tries,
+			&i.OpenAttempt,
+			&i.Doubt,
+			&i.Form,
+			&i.Denials,
+			&i.Queue,
+			&i.Overdue,
+			&i.StopState,
+			&i.StopReason,
+			&i.CardID,
+			&i.WaitUntil,
+			&i.ExpiresAt,
+			&i.CreatedAt,
+			&i.CalledAt,
+			&i.LeaseToken,
+			&i.Version,
+			&i.ClaimedAt,
+			&i.WasDue,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,144 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/client"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/chattest"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/slack/slacktest"
+	"github.com/tocsin-oncall/tocsin/pkg/store/storetest"
+)
+
+const (
+	benchSources = 16 // connections that send at the same time
+	benchFor     = 10 * time.Second
+	benchStorm   = 10_000 // alerts into one incident
+)
+
+// benchReplica runs one replica until the benchmark ends.
+func benchReplica(b *testing.B, rest string) (db, address string) {
+	b.Helper()
+	db = storetest.New(b)
+	path := filepath.Join(b.TempDir(), "tocsin.yaml")
+	if err := os.WriteFile(path, []byte(fmt.Sprintf(servedHead, db)+rest), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	a, err := New(b.Context(), Options{Path: path, Insecure: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	b.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	})
+	return db, "http://" + a.Addr()
+}
+
+// sources sends alerts from as many connections as sources have, each begun at its own time whether or not the one before
+// is answered late: what a late answer delays counts as its latency. rate 0 sends as fast as answers come.
+func sources(b *testing.B, address string, n, rate int, alert func(i int) api.Alert) (took []time.Duration, refused int) {
+	b.Helper()
+	took = make([]time.Duration, n)
+	var next, no atomic.Int64
+	began := time.Now()
+	var all sync.WaitGroup
+	for range benchSources {
+		c, err := client.New(address, "")
+		if err != nil {
+			b.Fatal(err)
+		}
+		all.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				due := time.Now()
+				if rate > 0 {
+					due = began.Add(time.Duration(i) * time.Second / time.Duration(rate))
+					time.Sleep(time.Until(due))
+				}
+				if _, err := c.SendAlert(b.Context(), alert(i), ""); err != nil {
+					no.Add(1)
+					b.Log(err)
+				}
+				took[i] = time.Since(due)
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64(n)/time.Since(began).Seconds(), "alerts/s")
+	slices.Sort(took)
+	b.ReportMetric(ms(took[n/2]), "accept-p50-ms")
+	b.ReportMetric(ms(took[n*99/100]), "accept-p99-ms")
+	b.ReportMetric(0, "ns/op")
+	return took, int(no.Load())
+}
+
+// setting reads a number that a person may set for a measurement.
+func setting(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// BenchmarkIntake measures the answer to a source: one replica, 16 connections, 1,000 alerts a second for ten seconds, the
+// first tenth of which open incidents and the others join one, each with a fingerprint of its own. The budget is p99 < 100 ms.
+func BenchmarkIntake(b *testing.B) {
+	db, address := benchReplica(b, fmt.Sprintf(`
+notifiers: {team-log: {type: log, path: %q}}
+routes: [{match: "#", notify: [team-log]}]
+`, filepath.Join(b.TempDir(), "alerts.jsonl")))
+	rate := setting("TOCSIN_INTAKE_RATE", 1000)
+	n := rate * int(benchFor.Seconds())
+	if rate == 0 {
+		n = 5000
+	}
+	for b.Loop() {
+		_, refused := sources(b, address, n, rate, func(i int) api.Alert {
+			return api.Alert{Kind: "load", Criticality: "high", Job: "web", Key: fmt.Sprint("incident ", i%(n/10)), Title: fmt.Sprint("Load of host ", i), Labels: map[string]string{"host": fmt.Sprint(i)}}
+		})
+		if stored := one[int](b, db, "select count(*) from alert"); stored < n-refused {
+			b.Fatalf("%d alerts were answered with a 202 and %d are in the database", n-refused, stored)
+		}
+		b.ReportMetric(float64(refused), "refused")
+	}
+}
+
+// BenchmarkStorm sends 10,000 alerts into one incident as fast as they are taken, and counts what that costs the channel: a
+// card shows the newest state at its pace, whatever came in between.
+func BenchmarkStorm(b *testing.B) {
+	slack := slacktest.New(slacktest.Options{})
+	if _, err := slack.Listen("127.0.0.1:0"); err != nil {
+		b.Fatal(err)
+	}
+	_, address := benchReplica(b, fmt.Sprintf(`
+notifiers: {ops: {type: slack, token: xoxb-simulated, channel: C0OPS, api_url: %q}}
+routes: [{match: "#", notify: [ops]}]
+`, slack.APIURL()))
+	for b.Loop() {
+		began := time.Now()
+		sources(b, address, benchStorm, 0, func(i int) api.Alert {
+			return api.Alert{Kind: "load", Criticality: "high", Job: "web", Key: "one", Title: "Load", Labels: map[string]string{"host": fmt.Sprint(i)}}
+		})
+		seconds := time.Since(began).Seconds()
+		b.ReportMetric(float64(len(slack.Ledger(chattest.ByMethod("chat.update"))))/seconds, "card-edits/s")
+		b.ReportMetric(float64(len(slack.Ledger(chattest.ByMethod("chat.postMessage"))))/seconds, "posts/s")
+	}
+}

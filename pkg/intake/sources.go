@@ -1,0 +1,195 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/extract"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+)
+
+// maxAlerts bounds one message: each alert may be an incident with a transaction of its own.
+const maxAlerts = 10_000
+
+// Message is what one request of a source brought.
+type Message struct {
+	Groups []Group
+	Alerts int           // how many alerts there are in them
+	Wrong  []*InputError // alerts that could not be taken. The others are: most senders would send all of them again, or none
+
+	places map[string]int // of the groups, by key
+}
+
+// SourceOf is a source of the file, or a built-in one of the same name that says nothing but its type.
+func SourceOf(f *config.File, name, kind string) config.Source {
+	s, ok := f.Sources[name]
+	if !ok {
+		s = config.Source{Name: name, MaxBody: config.BodyBound(kind)}
+	}
+	s.Type = kind
+	return s
+}
+
+// Read reads what a source has sent, as its type speaks. An *InputError: nothing of it could be read.
+func Read(f *config.File, src config.Source, body []byte) (Message, error) {
+	switch src.Type {
+	case config.TypeAlertmanager, config.TypeGrafana:
+		g, err := readGroup(src, body)
+		if err != nil {
+			return Message{}, err
+		}
+		return Message{Groups: []Group{g}, Alerts: len(g.Alerts)}, nil
+	case config.TypePrometheus:
+		return readPrometheus(f, src, body)
+	case config.TypeGeneric:
+		return readGeneric(f, src, body)
+	case config.TypeNative:
+		return readNative(f, src, body)
+	}
+	return Message{}, &InputError{"body", "no source speaks " + src.Type}
+}
+
+// AcceptAll accepts the groups of a message, each in a transaction of its own. An error leaves those before it committed:
+// the sender sends all of them again, and what is there already changes nothing.
+func (i *Intake) AcceptAll(ctx context.Context, groups []Group) ([]Result, error) {
+	out := make([]Result, 0, len(groups))
+	for _, g := range groups {
+		r, err := i.Accept(ctx, g)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// group adds an alert to the others that belong to its incident. A wrong one is left out and told; at is where it stands.
+func (m *Message) group(f *config.File, src config.Source, a plan.Alert, at string, like Group) {
+	checked, wrong := checkAlert(f, a, like.Clip)
+	if wrong != nil {
+		wrong.Field = at + wrong.Field
+		m.Wrong = append(m.Wrong, wrong)
+		return
+	}
+	m.Alerts++
+	key := plan.Key(f, src.Name, checked)
+	if n, ok := m.places[key]; ok {
+		m.Groups[n].Alerts = append(m.Groups[n].Alerts, a)
+		return
+	}
+	if m.places == nil {
+		m.places = map[string]int{}
+	}
+	m.places[key] = len(m.Groups)
+	like.Source, like.Key, like.Alerts = src.Name, key, []plan.Alert{a}
+	m.Groups = append(m.Groups, like)
+}
+
+// words fills in the topic: what the file says, else what the alert's labels say.
+func words(src config.Source, a *plan.Alert, in extract.Input) *InputError {
+	for _, w := range []struct {
+		name, label string
+		template    extract.Template
+		into        *string
+	}{
+		{"kind", "alertname", src.Topic.Kind, &a.Kind}, {"criticality", "severity", src.Topic.Criticality, &a.Criticality}, {"job", "job", src.Topic.Job, &a.Job},
+	} {
+		*w.into = a.Labels[w.label]
+		if !w.template.Given() {
+			continue
+		}
+		s, err := w.template.Text(in)
+		if err != nil {
+			return &InputError{w.name, fmt.Sprintf("topic.%s of the source %s can't be made of it: %v", w.name, src.Name, err)}
+		}
+		*w.into = s
+	}
+	return nil
+}
+
+// names are labels or annotations as expressions see them: an absent one is nil, which ?? takes.
+func names(all map[string]string) map[string]any {
+	out := make(map[string]any, len(all))
+	for n, v := range all {
+		out[n] = v
+	}
+	return out
+}
+
+// scoped is a key that a source gave, told apart from the same key of another source. The built-in Alertmanager keeps
+// its own: incidents that are open were opened with it.
+func scoped(src config.Source, key string) string {
+	if key == "" || src.Name == config.TypeAlertmanager {
+		return key
+	}
+	return src.Name + ": " + key
+}
+
+// decode reads JSON into v. The error names the field below at.
+func decode(body []byte, v any, at, what string) *InputError {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if _, ours := v.(*api.Alert); ours {
+		d.DisallowUnknownFields() // there, a field that is not known is a mistake; others may add fields as they like
+	}
+	err := d.Decode(v)
+	if err == nil && !json.Valid(body) {
+		err = errors.New("something follows the JSON document")
+	}
+	if err == nil {
+		return nil
+	}
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &typ) {
+		field := typ.Field
+		if field == "" {
+			field = strings.TrimSuffix(at, ".")
+		} else {
+			field = at + field
+		}
+		if field == "" {
+			field = "body"
+		}
+		return &InputError{field, fmt.Sprintf("it is %s, %s is needed", article(typ.Value), sort(typ.Type.Kind().String()))}
+	}
+	field := strings.TrimSuffix(at, ".")
+	if field == "" {
+		field = "body"
+	}
+	var when *timeError
+	if errors.As(err, &when) {
+		return &InputError{field, "it is no instant, RFC 3339 such as 2026-01-05T09:00:00Z"}
+	}
+	return &InputError{field, "it is no " + what + ": " + err.Error()}
+}
+
+func article(value string) string {
+	switch value {
+	case "object", "array":
+		return "an " + value
+	case "null", "bool":
+		return value
+	}
+	word, _, _ := strings.Cut(value, " ")
+	return "a " + word
+}
+
+// sort is what JSON calls a kind of Go's.
+func sort(kind string) string {
+	switch kind {
+	case "map", "struct":
+		return "an object"
+	case "slice", "array":
+		return "an array"
+	case "string":
+		return "a string"
+	case "bool":
+		return "true or false"
+	}
+	return "a number"
+}

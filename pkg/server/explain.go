@@ -1,0 +1,362 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/pace"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	topic "github.com/tocsin-oncall/tocsin/pkg/route"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+func (s *Server) explainRoutes() {
+	route(s, http.MethodGet, "/v1/explain", api.ScopeRead, "What would become of an alert, or became of an incident, and why", http.StatusOK, s.explainQuery)
+	route(s, http.MethodPost, "/v1/explain", api.ScopeRead, "What would become of a whole payload, and why", http.StatusOK, s.explainBody)
+}
+
+type explainInput struct {
+	Kind        string    `query:"kind" maxLength:"200"`
+	Criticality string    `query:"criticality" maxLength:"200"`
+	Job         string    `query:"job" maxLength:"200"`
+	Label       []string  `query:"label,explode" doc:"NAME=VALUE; may be given several times."`
+	At          time.Time `query:"at" doc:"The instant asked about, past or to come; now, if not given."`
+	Incident    string    `query:"incident" format:"uuid" doc:"A stored incident, instead of all of these."`
+}
+
+func (s *Server) explainQuery(ctx context.Context, in *explainInput) (*body[api.Explanation], error) {
+	q := api.Explain{Kind: in.Kind, Criticality: in.Criticality, Job: in.Job, At: in.At, Incident: in.Incident, Labels: map[string]string{}}
+	for _, l := range in.Label {
+		name, value, ok := strings.Cut(l, "=")
+		if !ok || name == "" {
+			p := problem(http.StatusUnprocessableEntity, "", explaining+": the request is wrong")
+			p.Errors = []api.ProblemItem{{Location: "query.label", Message: l + " is not NAME=VALUE"}}
+			return nil, p
+		}
+		q.Labels[name] = value
+	}
+	return s.explain(ctx, q)
+}
+
+func (s *Server) explainBody(ctx context.Context, in *struct{ Body api.Explain }) (*body[api.Explanation], error) {
+	return s.explain(ctx, in.Body)
+}
+
+const explaining = "explaining the alert"
+
+func (s *Server) explain(ctx context.Context, q api.Explain) (*body[api.Explanation], error) {
+	if q.Incident != "" {
+		id, err := uuid.Parse(q.Incident)
+		if err != nil {
+			return nil, s.intakeError(ctx, explaining, &intake.InputError{Field: "incident", Message: "it is no id of an incident"})
+		}
+		out, err := s.explainIncident(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return &body[api.Explanation]{Body: *out}, nil
+	}
+	alerts, err := s.asked(q)
+	if err != nil {
+		return nil, s.intakeError(ctx, explaining, err)
+	}
+	at := q.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	out, err := s.explainAlerts(ctx, alerts, at)
+	if err != nil {
+		return nil, s.fail(ctx, explaining, err)
+	}
+	return &body[api.Explanation]{Body: *out}, nil
+}
+
+// asked are the alerts that a question is about, as intake would see them.
+func (s *Server) asked(q api.Explain) ([]plan.Alert, error) {
+	f := s.file()
+	if len(q.Payload) == 0 || string(q.Payload) == "null" {
+		if q.Kind == "" {
+			return nil, &intake.InputError{Field: "kind", Message: "say what the alert is: a kind, a payload, or a stored incident"}
+		}
+		if topic.Word(q.Job) == plan.SelfJob { // not taken from outside, and asked about all the same
+			return []plan.Alert{{Kind: q.Kind, Criticality: q.Criticality, Job: q.Job, Labels: q.Labels, Firing: true}}, nil
+		}
+		return intake.Checked(f, intake.Group{Alerts: []plan.Alert{{Kind: q.Kind, Criticality: q.Criticality, Job: q.Job, Labels: q.Labels, Notify: q.Notify, Firing: true}}})
+	}
+	alerts, err := intake.Payload(f, q.Source, q.Payload)
+	var wrong *intake.InputError
+	if errors.As(err, &wrong) && wrong.Field != "source" {
+		return nil, &intake.InputError{Field: strings.TrimSuffix("payload."+strings.TrimPrefix(wrong.Field, "body"), "."), Message: wrong.Message}
+	}
+	return alerts, err
+}
+
+func (s *Server) explainAlerts(ctx context.Context, alerts []plan.Alert, at time.Time) (*api.Explanation, error) {
+	rows, err := s.store.SilencesBetween(ctx, at, at)
+	if err != nil {
+		return nil, err
+	}
+	linked, err := s.store.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	accounts := make([]plan.Account, len(linked))
+	for i, a := range linked {
+		accounts[i] = plan.Account(a)
+	}
+	pauses, err := s.store.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := s.file()
+	return s.explained(f, plan.Explain(f, plan.Question{Alerts: alerts, At: at, Silences: intake.Silences(rows), Accounts: accounts}), at, pauses), nil
+}
+
+// explained puts an explanation into the words of the API.
+func (s *Server) explained(f *config.File, e plan.Explanation, at time.Time, pauses []store.Pause) *api.Explanation {
+	out := &api.Explanation{At: at.UTC(), Routes: []api.ExplainedRoute{}, Silences: []api.ExplainedSilence{}, People: []api.ExplainedPerson{}, Deliveries: []api.ExplainedDelivery{},
+		Silenced: e.Silenced, Unrouted: e.Unrouted, Silent: e.Silent(), Words: words(f, e)}
+	for i, a := range e.Alerts {
+		w := api.ExplainedAlert{Topic: a.Topic, Labels: a.Labels, Status: "resolved", Routes: []api.ExplainedRoute{}, Silences: []api.ExplainedSilence{}}
+		if a.Firing {
+			w.Status = "firing"
+		}
+		if w.Labels == nil {
+			w.Labels = map[string]string{}
+		}
+		for _, r := range a.Routes {
+			w.Routes = append(w.Routes, api.ExplainedRoute(r))
+		}
+		for _, v := range a.Silences {
+			w.Silences = append(w.Silences, api.ExplainedSilence{ID: v.Silence.ID, Hides: v.Hides, Why: v.Why, From: v.Silence.From.UTC(), Until: v.Silence.Until.UTC(), By: v.Silence.Author, Reason: v.Silence.Reason})
+		}
+		if i == 0 {
+			out.Topic, out.Routes, out.Silences = w.Topic, w.Routes, w.Silences
+		}
+		if len(e.Alerts) > 1 {
+			out.Alerts = append(out.Alerts, w)
+		}
+	}
+	for _, p := range e.People {
+		w := api.ExplainedPerson{ID: p.User, Name: p.Name, Target: p.Target, Escalation: p.Escalation, Step: p.Step, After: p.After.String(), Ways: p.Ways}
+		if w.Ways == nil {
+			w.Ways = []string{}
+		}
+		out.People = append(out.People, w)
+	}
+	for _, d := range e.Deliveries {
+		n := f.Notifiers[d.Notifier]
+		w := api.ExplainedDelivery{Notifier: d.Notifier, Kind: string(d.Kind), Target: d.Target, Person: d.Person, Escalation: d.Escalation, Step: d.Step, After: d.After.String(),
+			Policy: policy(f.Kinds[d.Kind], d, n.Retries), Pace: paces(n), HeldBack: heldBack(s.notifier(f, n, pauses))}
+		if d.Dead != nil {
+			w.Dead, w.DeadReason = d.Dead.Sentence, d.Dead.Reason
+		}
+		out.Deliveries = append(out.Deliveries, w)
+	}
+	return out
+}
+
+func policy(p delivery.Policy, d plan.Planned, r delivery.Retries) api.ExplainedPolicy {
+	w := api.ExplainedPolicy{OnUnknown: string(p.OnUnknown)}
+	if d.Lifetime > 0 {
+		w.Lifetime = d.Lifetime.String()
+	}
+	if d.Wait > 0 {
+		w.Wait = d.Wait.String()
+	}
+	w.Retries = fmt.Sprintf("again after %s, then at growing distances up to %s", r.Delay, r.MaxDelay)
+	if r.Capped {
+		w.Retries += fmt.Sprintf(", at most %d further tries", r.Count)
+	}
+	return w
+}
+
+func paces(n config.Notifier) []string {
+	out := []string{}
+	for _, r := range []struct {
+		what string
+		rule pace.Rule
+	}{{"each destination", n.Pace.Destination}, {"each group", n.Pace.Group}, {"the account", n.Pace.Account}} {
+		if !r.rule.None() {
+			out = append(out, fmt.Sprintf("%d in %s to %s", r.rule.Count, r.rule.Per, r.what))
+		}
+	}
+	return out
+}
+
+// heldBack says what keeps a notifier's deliveries back now.
+func heldBack(n api.Notifier) []string {
+	var out []string
+	if n.Off {
+		out = append(out, "the notifier is off")
+	}
+	if b := n.Breaker; b != nil {
+		out = append(out, fmt.Sprintf("its credentials are refused since %s (%s): %s", stamp(b.Since), b.Reason, b.Sentence))
+	}
+	for _, p := range n.Pauses {
+		out = append(out, fmt.Sprintf("%s rests until %s (%s)", p.Destination, stamp(p.Until), p.Reason))
+	}
+	return out
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// words is an explanation in sentences.
+func words(f *config.File, e plan.Explanation) []string {
+	out := []string{}
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	fires := slices.ContainsFunc(e.Alerts, func(a plan.ExplainedAlert) bool { return a.Firing })
+	switch {
+	case !fires:
+		say("Nothing fires: it ends an open incident with its key, and where there is none nothing happens.")
+		return out
+	case e.Unrouted:
+		say("No route takes it: nobody is told, and tocsin raises alert.unrouted.")
+		return out
+	case e.Silenced:
+		for _, a := range e.Alerts {
+			for _, v := range a.Silences {
+				if text := "It is " + v.Silence.Text() + ". What still fires then is sent then."; v.Hides && !slices.Contains(out, text) {
+					out = append(out, text)
+				}
+			}
+		}
+		return out
+	case e.Silent():
+		say("Nobody is told at that time:")
+		for _, a := range e.Alerts {
+			for _, r := range a.Routes {
+				if strings.HasPrefix(r.Why, "it is ") {
+					say("the route %s would take it, but %s.", r.Match, r.Why)
+				}
+			}
+		}
+		return out
+	}
+	if len(e.Notifiers) > 0 {
+		say("Told at once: %s.", strings.Join(e.Notifiers, ", "))
+	}
+	for _, p := range e.People {
+		when := "at once"
+		if p.After > 0 {
+			when = "after " + p.After.String()
+		}
+		how := "through " + strings.Join(p.Ways, ", then ")
+		if len(p.Ways) == 0 {
+			how = "and can't be reached: no contact of theirs leads anywhere"
+		}
+		say("%s (%s) is paged %s %s (escalation %s, step %d).", p.Name, p.Target, when, how, p.Escalation, p.Step)
+	}
+	for _, d := range e.Deliveries {
+		if d.Dead != nil {
+			say("The %s through %s to %s would be %s: %s", d.Kind, d.Notifier, d.Target, d.Dead.State, d.Dead.Sentence)
+		}
+	}
+	if len(e.People) == 0 && !slices.ContainsFunc(e.Deliveries, func(d plan.Planned) bool { return d.Kind == delivery.Page }) {
+		say("Nobody is paged: no route that takes it names an escalation.")
+	}
+	return out
+}
+
+// explainIncident is an explanation for the moment when an incident was opened and for now, with what became of it.
+func (s *Server) explainIncident(ctx context.Context, id uuid.UUID) (*api.Explanation, error) {
+	inc, err := s.store.ReadIncident(ctx, id)
+	if err != nil {
+		return nil, s.fail(ctx, explaining, err)
+	}
+	var rows []store.Alert
+	err = s.store.InTx(ctx, func(tx *store.Tx) (err error) {
+		rows, err = tx.Alerts(ctx, id, maxAlerts)
+		return err
+	})
+	if err != nil {
+		return nil, s.fail(ctx, explaining, err)
+	}
+	alerts := intake.Stored(rows)
+	out, err := s.explainAlerts(ctx, alerts, inc.OpenedAt)
+	if err != nil {
+		return nil, s.fail(ctx, explaining, err)
+	}
+	if out.Now, err = s.explainAlerts(ctx, alerts, time.Now()); err != nil {
+		return nil, s.fail(ctx, explaining, err)
+	}
+	out.Incident = &inc
+	for _, e := range inc.Timeline {
+		out.Story = append(out.Story, api.ExplainedLine{At: e.At, Text: e.Text})
+	}
+	list, err := s.store.ListDeliveries(ctx, store.DeliveryFilter{Incident: id, Limit: api.MaxLimit})
+	if err != nil {
+		return nil, s.fail(ctx, explaining, err)
+	}
+	for _, d := range list.Items {
+		if d.AttemptCount > 0 {
+			if d, err = s.store.ReadDelivery(ctx, uuid.MustParse(d.ID)); err != nil { // written by the store
+				return nil, s.fail(ctx, explaining, err)
+			}
+		}
+		out.Story = append(out.Story, story(d)...)
+	}
+	inc.Timeline = nil
+	slices.SortStableFunc(out.Story, func(a, b api.ExplainedLine) int { return a.At.Compare(b.At) })
+	return out, nil
+}
+
+// story is what became of a delivery, in words.
+func story(d api.Delivery) []api.ExplainedLine {
+	what := fmt.Sprintf("The %s through %s to %s", d.Kind, d.Notifier, d.Target)
+	out := []api.ExplainedLine{{At: d.CreatedAt, Text: what + " was made"}}
+	for _, a := range d.Attempts {
+		text := fmt.Sprintf("%s, attempt %d to %s", what, a.Number, a.Address)
+		switch a.Outcome {
+		case "":
+			text += " is under way"
+		case "sent":
+			text += " was accepted by the provider"
+		case "failed":
+			text += " failed: nothing was made"
+		default:
+			text += " is in doubt: it may have arrived, and nobody knows"
+		}
+		var why []string
+		for _, w := range []string{a.Reason, a.Error} {
+			if w != "" {
+				why = append(why, w)
+			}
+		}
+		if a.Outcome != "sent" && len(why) > 0 {
+			text += " (" + strings.Join(why, ": ") + ")"
+		}
+		if a.LateOutcome != "" {
+			text += "; a late answer said " + a.LateOutcome
+		}
+		out = append(out, api.ExplainedLine{At: a.StartedAt, Text: text})
+	}
+	for _, c := range d.Decisions {
+		out = append(out, api.ExplainedLine{At: c.At, Text: fmt.Sprintf("%s: %s decided %s (%s)", what, c.Actor, c.Action, c.Reason)})
+	}
+	text := fmt.Sprintf("%s is %s", what, d.State)
+	if d.Reason != "" {
+		text += " (" + d.Reason + ")"
+	}
+	if d.Sentence != "" {
+		text += ": " + d.Sentence
+	}
+	switch {
+	case d.SettledAt != nil:
+		out = append(out, api.ExplainedLine{At: *d.SettledAt, Text: text})
+	case d.NextAt != nil:
+		out = append(out, api.ExplainedLine{At: *d.NextAt, Text: text + "; this is when it is looked at next"})
+	}
+	return out
+}

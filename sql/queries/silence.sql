@@ -1,0 +1,52 @@
+-- Silences, by the database's clock: compared with the transaction's now(), so that one transaction sees each silence in one state.
+
+-- name: AddSilence :one
+insert into silence (id, created_at, match, matchers, starts_at, ends_at, reason, author)
+values (@id, clock_timestamp(), @match, @matchers::text[], @starts_at, @ends_at, @reason, @author)
+returning *;
+
+-- name: EndSilence :execrows
+-- One that has not begun ends before it does.
+update silence set starts_at = least(starts_at, clock_timestamp()), ends_at = clock_timestamp(), ended_by = @ended_by::text
+where id = @id and ends_at > clock_timestamp();
+
+-- name: ActiveSilences :many
+select * from silence where ends_at > now() and starts_at <= now() order by ends_at desc, id limit @most;
+
+-- name: SilencesBetween :many
+-- Those that hold at some instant of a span.
+select * from silence where ends_at > @since and starts_at <= @until order by ends_at desc, id limit @most;
+
+-- name: ReadSilence :one
+select sqlc.embed(silence), clock_timestamp()::timestamptz as now, (select count(*) from silenced_alert a where a.silence_id = silence.id)::bigint as alerts
+from silence where silence.id = @id;
+
+-- name: PageSilences :many
+select sqlc.embed(silence), clock_timestamp()::timestamptz as now, (select count(*) from silenced_alert a where a.silence_id = silence.id)::bigint as alerts
+from silence where silence.id < @before and (@ended::boolean or silence.ends_at > clock_timestamp()) order by silence.id desc limit @most;
+
+-- name: SilencedAlerts :many
+select a.fingerprint, a.notify, a.silence_id, s.author, s.reason, s.ends_at, (s.ends_at <= now())::boolean as over
+from silenced_alert a join silence s on s.id = a.silence_id where a.incident_id = @incident_id order by a.fingerprint;
+
+-- name: SilenceAlert :exec
+insert into silenced_alert (incident_id, fingerprint, silence_id, notify) values (@incident_id, @fingerprint, @silence_id, @notify::text[])
+on conflict (incident_id, fingerprint) do update set silence_id = excluded.silence_id, notify = excluded.notify;
+
+-- name: ForgetSilenced :exec
+delete from silenced_alert where incident_id = @incident_id and fingerprint = any(@fingerprints::text[]);
+
+-- name: SilencesOver :many
+-- Incidents with alerts whose silence is over: due earlier than now, however long ago.
+select distinct a.incident_id from silenced_alert a join silence s on s.id = a.silence_id
+where s.ends_at <= now() order by a.incident_id limit @most;
+
+-- name: SilencedIncidents :many
+-- Of each incident how many firing alerts are silenced, and the silence among them that ends first.
+with h as (
+  select a.incident_id, count(*) as alerts, (array_agg(a.silence_id order by s.ends_at, s.id))[1] as silence_id
+  from silenced_alert a join silence s on s.id = a.silence_id
+  join alert x on x.incident_id = a.incident_id and x.fingerprint = a.fingerprint and x.status = 'firing'
+  where a.incident_id = any(@ids::uuid[]) group by a.incident_id
+)
+select h.incident_id, h.alerts::bigint as alerts, s.id, s.author, s.reason, s.ends_at from h join silence s on s.id = h.silence_id;
