@@ -305,7 +305,8 @@ func TestCredentialsThatAreGivenBackAreWrittenNowhere(t *testing.T) {
 		"HOOK_URL": secret("HOOK_URL", far.URL+"/hook?key=%s&b=1"), "HOOK_HEADER": secret("HOOK_HEADER", `a"b<c>/%s+=`), "HOOK_KEY": secret("HOOK_KEY", `k&"%s`),
 	}
 	values["HOOK_SECRET"] = "whsec_" + base64.StdEncoding.EncodeToString([]byte(secret("HOOK_SECRET", "%s0123456789abcdef")))
-	var echo []string
+	// What is logged of an answer is its beginning: one secret is always there.
+	echo := formsOf(values["SLACK_SECRET"])
 	for _, v := range values {
 		echo = append(echo, formsOf(v)...)
 	}
