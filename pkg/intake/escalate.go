@@ -29,19 +29,38 @@ func (c *change) start(ctx context.Context, name string) error {
 	if slices.ContainsFunc(c.steps, func(s store.EscalationStep) bool { return s.Name == name }) {
 		return nil
 	}
-	e := c.f.Escalations[name]
+	return c.begin(ctx, name, 0)
+}
+
+// begin runs an escalation from a step on, as if that were the first: those before it are left out of the first round. Rounds
+// go on counting where an earlier run of it has come to.
+func (c *change) begin(ctx context.Context, name string, from int) error {
+	e := escalation(c.f, name)
+	if from >= len(e.Steps) {
+		from = 0
+	}
 	if len(e.Steps) == 0 {
 		return nil
 	}
+	before := 0
+	for _, s := range c.steps {
+		if s.Name == name {
+			before = max(before, s.Round)
+		}
+	}
+	skipped := e.Steps[from].After
 	every := interval(e)
 	rounds := min(e.Repeat+1, max(1, maxSteps/len(e.Steps)))
 	missed := false // the step before fires now and reaches nobody: this one's time has come
 	for round := range rounds {
 		for n, s := range e.Steps {
-			row := store.EscalationStep{
-				ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: round + 1, Step: n, State: "due", Due: time.Duration(round)*every + s.After,
+			if round == 0 && n < from {
+				continue
 			}
-			if round == 0 && (s.After <= 0 || missed) {
+			row := store.EscalationStep{
+				ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: before + round + 1, Step: n, State: "due", Due: time.Duration(round)*every + s.After - skipped,
+			}
+			if round == 0 && (row.Due <= 0 || missed) {
 				reached, err := c.fire(ctx, s, row.ID)
 				if err != nil {
 					return err
@@ -55,13 +74,21 @@ func (c *change) start(ctx context.Context, name string) error {
 			c.steps = append(c.steps, row)
 		}
 	}
-	end := store.EscalationStep{ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: rounds, Step: StepEnd, State: "due", Due: time.Duration(rounds) * every}
-	if last := time.Duration(rounds-1)*every + e.Steps[len(e.Steps)-1].After; end.Due <= last {
+	end := store.EscalationStep{ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: before + rounds, Step: StepEnd, State: "due", Due: time.Duration(rounds)*every - skipped}
+	if last := time.Duration(rounds-1)*every + e.Steps[len(e.Steps)-1].After - skipped; end.Due <= last {
 		end.Due = last + defaultEvery
 	}
 	c.due = append(c.due, end)
 	c.steps = append(c.steps, end)
 	return nil
+}
+
+// escalation is one of the file, or the one that pages a single person: "user:ID", which is what reassigning runs.
+func escalation(f *config.File, name string) config.Escalation {
+	if escalatesToOne(name) {
+		return config.Escalation{Repeat: 2, Every: defaultEvery, Steps: []config.Step{{Page: []string{name}}}}
+	}
+	return f.Escalations[name]
 }
 
 // interval is the time between two rounds.
@@ -159,7 +186,7 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 // climb fires a step and, while nobody is reached, the ones after it in the same round.
 func (c *change) climb(ctx context.Context, step store.EscalationStep) error {
 	for {
-		steps := c.f.Escalations[step.Name].Steps
+		steps := escalation(c.f, step.Name).Steps
 		c.fired = append(c.fired, step.ID)
 		reached := false
 		if step.Step < len(steps) {
