@@ -195,7 +195,7 @@ func TestMigrateTwiceAndAtOnce(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	for i, m := range all {
-		if !m.Applied || m.Version != int64(i+1) {
+		if !m.Applied || i > 0 && m.Version <= all[i-1].Version {
 			t.Errorf("migration %d: %s", i, pretty(m))
 		}
 	}
