@@ -161,9 +161,9 @@ func TestSlackManifestAsksForWhatIsUsed(t *testing.T) {
 	known := map[string][]string{
 		"UpdateMessageContext": {"chat:write"}, "PostMessageContext": {"chat:write"}, "PostEphemeralContext": {"chat:write"}, "GetPermalinkContext": nil,
 		"auth.test": nil, "chat.delete": {"chat:write"}, "conversations.open": {"im:write"}, "conversations.info": {"channels:read", "groups:read"},
-		"conversations.history": history, "conversations.replies": history,
+		"users.lookupByEmail": {"users:read", "users:read.email"}, "conversations.history": history, "conversations.replies": history,
 	}
-	needed := map[string]bool{}
+	needed := map[string]bool{"commands": true} // the slash command, which is called by Slack
 	files, err := filepath.Glob("../pkg/provider/slack/*.go")
 	if err != nil {
 		t.Fatal(err)

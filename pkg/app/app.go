@@ -70,6 +70,7 @@ type App struct {
 	seen     *surface
 	intake   *intake.Intake
 	accounts atomic.Pointer[[]plan.Account]
+	unfound  sync.Map      // account of a notifier and e-mail address -> when the chat last said that it knows nobody of it
 	dead     chan struct{} // a delivery died
 	stopping atomic.Bool
 
@@ -145,7 +146,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
 	a.dead = make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{
-		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow,
+		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow, Find: a.findAccount,
 		Dead: a.died, Redact: a.redacted, Log: a.log, Metrics: a.counters,
 	})
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
@@ -205,6 +206,9 @@ func (a *App) Run(ctx context.Context) error {
 	loops.Go(func() { a.watchLoop(background, a.hangup) })
 	loops.Go(func() { a.rosterLoop(background) })
 	loops.Go(func() { a.accountLoop(background) })
+	loops.Go(func() {
+		a.every(background, callbackEvery, "what people did in chats was not looked for", a.server.ApplyDue)
+	})
 	due, endDue := context.WithCancel(background)
 	defer endDue()
 	var scheduled sync.WaitGroup

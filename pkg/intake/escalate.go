@@ -111,7 +111,7 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 		}
 		c.accounts = []plan.Account{}
 		for _, a := range linked {
-			c.accounts = append(c.accounts, plan.Account(a))
+			c.accounts = append(c.accounts, plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID})
 		}
 	}
 	var told []string

@@ -40,9 +40,9 @@ type Options struct {
 
 // Scheduler runs the jobs of one replica.
 type Scheduler struct {
-	o                           Options
-	announce, escalate, exhaust chan struct{} // nudges; one that waits is enough
-	lapse, missed               ear
+	o                                   Options
+	announce, escalate, exhaust, linked chan struct{} // nudges; one that waits is enough
+	lapse, missed                       ear
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -56,7 +56,7 @@ func New(o Options) *Scheduler {
 	if o.Decided == nil {
 		o.Decided = func(string, int) {}
 	}
-	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1)}
+	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1), linked: make(chan struct{}, 1)}
 }
 
 // Nudge says that a delivery died on this replica: it is announced, and what follows it is brought on, at once.
@@ -64,6 +64,9 @@ func (s *Scheduler) Nudge() { nudge(s.announce) }
 
 // Reloaded says that a new file is in force: a cap that was lowered holds at once.
 func (s *Scheduler) Reloaded() { nudge(s.exhaust) }
+
+// Linked says that an account was linked: what died for want of it is taken up at once.
+func (s *Scheduler) Linked() { nudge(s.linked) }
 
 func nudge(c chan struct{}) {
 	select {
@@ -87,6 +90,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "escalate", Every: 500 * time.Millisecond, Step: s.Escalate, Nudge: s.escalate},
 		{Name: "announce", Every: 500 * time.Millisecond, Step: s.Announce, Nudge: s.announce},
 		{Name: "silences", Every: time.Second, Step: s.Unsilence},
+		{Name: "take up", Every: 2 * time.Second, Step: s.TakeUp, Nudge: s.linked},
 		{Name: "snoozes", Every: time.Second, Step: s.Ring},
 		{Name: "trouble", Every: 500 * time.Millisecond, Step: s.Trouble},
 		{Name: "pass over", Every: 250 * time.Millisecond, Step: s.PassOver},

@@ -62,6 +62,8 @@ func (w *Worker) prepare(f *config.File, batch []*job) {
 			settled[j.ID] = j
 		case j.looks:
 			go w.look(j)
+		case j.missing != nil:
+			go w.find(j) // a look-up waits for nobody but its own page
 		default:
 			ready = append(ready, j)
 		}
@@ -174,6 +176,9 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 	if step := w.address(f, j, v, parent, accounts); step != nil {
 		return step
 	}
+	if j.missing != nil {
+		return nil
+	}
 	if step := w.keptBack(j); step != nil {
 		return step
 	}
@@ -223,6 +228,10 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 			var u *plan.Unreachable
 			if !errors.As(err, &u) {
 				u = &plan.Unreachable{Reason: "no_linked_account", Sentence: err.Error()}
+			}
+			if u.UserID != "" {
+				j.missing = u
+				return nil
 			}
 			s := j.Unreachable(u.Reason, u.Sentence)
 			return &s

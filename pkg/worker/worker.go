@@ -41,10 +41,13 @@ type Options struct {
 	File     func() *config.File
 	Provider func(notifier string) (provider.Provider, bool)
 	Accounts func() []plan.Account // linked chat accounts
-	Dead     func()                // called after a delivery died or a breaker opened: its self-alert is due
-	Redact   func(string) string   // puts ${NAME} in place of secrets: an address may be one; nil: there are none
-	Log      *zap.Logger
-	Metrics  *Metrics
+	// Find looks for a user's account with a notifier; true: Accounts has it now. An error: it can't be known now. Nil: there is no
+	// other place to look.
+	Find    func(ctx context.Context, notifier, userID string) (bool, error)
+	Dead    func()              // called after a delivery died or a breaker opened: its self-alert is due
+	Redact  func(string) string // puts ${NAME} in place of secrets: an address may be one; nil: there are none
+	Log     *zap.Logger
+	Metrics *Metrics
 }
 
 // Worker runs the deliveries of the notifiers that its file knows.
@@ -78,6 +81,9 @@ type Worker struct {
 func New(o Options) *Worker {
 	if o.Redact == nil {
 		o.Redact = func(s string) string { return s }
+	}
+	if o.Find == nil {
+		o.Find = func(context.Context, string, string) (bool, error) { return false, nil }
 	}
 	calls, cut := context.WithCancel(context.Background())
 	questions, cutQuestions := context.WithCancel(calls)

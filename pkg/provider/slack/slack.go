@@ -56,6 +56,7 @@ var (
 	_ provider.Scanner   = (*Provider)(nil)
 	_ provider.Prober    = (*Provider)(nil)
 	_ provider.Examiner  = (*Provider)(nil)
+	_ provider.Finder    = (*Provider)(nil)
 )
 
 // New makes a provider of a notifier with a token or a webhook URL. red may be nil; the notifier's own secrets are

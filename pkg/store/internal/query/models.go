@@ -201,6 +201,14 @@ type Incident struct {
 	SnoozedUntil   *time.Time
 }
 
+type Invitation struct {
+	Hash      []byte
+	UserID    string
+	MadeBy    string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
 type LinkCode struct {
 	Hash      []byte
 	Provider  string
