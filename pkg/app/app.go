@@ -49,30 +49,31 @@ type Options struct {
 
 // App is one instance. It is made by [New], lives in [App.Run], and cannot be used again.
 type App struct {
-	id       string
-	path     string
-	env      func(string) (string, bool)
-	insecure bool
-	hangup   <-chan os.Signal
-	force    atomic.Pointer[inForce]
-	reload   reloader
-	log      *zap.Logger
-	version  string
-	store    *store.Store
-	worker   *worker.Worker
-	sched    *scheduler.Scheduler
-	bell     *bell
-	server   *server.Server
-	api      net.Listener
-	metrics  net.Listener
-	registry *prometheus.Registry
-	counters *worker.Metrics
-	seen     *surface
-	intake   *intake.Intake
-	accounts atomic.Pointer[[]plan.Account]
-	unfound  sync.Map      // account of a notifier and e-mail address -> when the chat last said that it knows nobody of it
-	dead     chan struct{} // a delivery died
-	stopping atomic.Bool
+	id        string
+	path      string
+	env       func(string) (string, bool)
+	insecure  bool
+	hangup    <-chan os.Signal
+	force     atomic.Pointer[inForce]
+	reload    reloader
+	log       *zap.Logger
+	version   string
+	store     *store.Store
+	worker    *worker.Worker
+	sched     *scheduler.Scheduler
+	bell      *bell
+	server    *server.Server
+	api       net.Listener
+	metrics   net.Listener
+	registry  *prometheus.Registry
+	counters  *worker.Metrics
+	seen      *surface
+	intake    *intake.Intake
+	accounts  atomic.Pointer[[]plan.Account]
+	unfound   sync.Map // account of a notifier and e-mail address -> when the chat last said that it knows nobody of it
+	receivers receivers
+	dead      chan struct{} // a delivery died
+	stopping  atomic.Bool
 
 	logSecrets *atomic.Pointer[redact.Set] // of the log; may be nil
 }
@@ -145,6 +146,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
 	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
 	a.dead = make(chan struct{}, 1)
+	a.receivers = receivers{app: a, now: map[string]store.Receiver{}}
 	a.worker = worker.New(worker.Options{
 		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow, Find: a.findAccount,
 		Dead: a.died, Redact: a.redacted, Log: a.log, Metrics: a.counters,
@@ -152,7 +154,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
 	a.seen = newSurface(a.registry, f)
 	a.reload.info, a.reload.wrong = registerProcess(a.registry, a.file)
-	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters})
+	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters}, &a.receivers)
 	a.server = server.New(server.Options{
 		Store: a.store, Intake: a.intake, File: a.file, Providers: byName, Insecure: o.Insecure,
 		Unready: a.unready, Stopping: a.stopping.Load, Ring: func() { a.bell.ring(time.Time{}) }, Linked: a.linked,
@@ -199,12 +201,15 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	defer endBackground()
+	receive, endReceive := context.WithCancel(background)
+	defer endReceive()
 	var loops sync.WaitGroup
 	loops.Go(func() { a.bell.ringLoop(background) })
 	loops.Go(func() { a.bell.listenLoop(background, a.file().Database.ListenURL) })
 	loops.Go(func() { a.server.Hear(background) })
 	loops.Go(func() { a.watchLoop(background, a.hangup) })
 	loops.Go(func() { a.rosterLoop(background) })
+	loops.Go(func() { a.receivers.loop(receive) })
 	loops.Go(func() { a.accountLoop(background) })
 	loops.Go(func() {
 		a.every(background, callbackEvery, "what people did in chats was not looked for", a.server.ApplyDue)
@@ -240,6 +245,7 @@ func (a *App) Run(ctx context.Context) error {
 	// here is the crash that the rows are made for.
 	a.stopping.Store(true)
 	a.log.Info("stopping", zap.Duration("grace", a.file().Server.ShutdownGrace))
+	endReceive() // the other replicas hear people from now on
 	endDue()
 	scheduled.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.file().Server.ShutdownGrace)

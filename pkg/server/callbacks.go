@@ -11,6 +11,7 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/slack"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/telegram"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 // receiveTimeout bounds the one write that an answer waits for: Slack gives up after three seconds.
@@ -128,6 +129,27 @@ func (s *Server) Take(ctx context.Context, notifier string, said provider.Said) 
 		return err
 	}
 	if first {
+		s.applySoon(c)
+	}
+	return nil
+}
+
+// TakePolled is Take for what a poll has brought: all of it is stored together with how far the poll has come.
+func (s *Server) TakePolled(ctx context.Context, notifier string, p store.Poll, next int64, said []provider.Said) error {
+	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
+	defer cancel()
+	all := make([]store.Callback, len(said))
+	for i, one := range said {
+		var err error
+		if all[i], err = s.callback(notifier, one); err != nil {
+			return err
+		}
+	}
+	fresh, err := s.store.ReceivePolled(ctx, p, next, all, applyHold)
+	if err != nil {
+		return err
+	}
+	for _, c := range fresh {
 		s.applySoon(c)
 	}
 	return nil

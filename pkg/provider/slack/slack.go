@@ -45,6 +45,7 @@ type Provider struct {
 	clean    wire.Redactor
 	notifier config.Notifier
 
+	ping   time.Duration          // between pings of a Socket Mode connection
 	needed atomic.Pointer[string] // the scope that Slack missed last
 	me     atomic.Pointer[identity]
 }
@@ -68,7 +69,7 @@ func New(n config.Notifier, red wire.Redactor, allow ...netip.Prefix) (*Provider
 	if n.Token != "" && n.WebhookURL != "" {
 		return nil, fmt.Errorf("notifier %s: slack takes token or webhook_url, not both", n.Name)
 	}
-	p := &Provider{token: n.Token, api: n.APIURL, hook: n.WebhookURL, notifier: n}
+	p := &Provider{token: n.Token, api: n.APIURL, hook: n.WebhookURL, notifier: n, ping: socketPing}
 	if p.api == "" {
 		p.api = defaultAPI
 	}

@@ -240,6 +240,16 @@ type Pace struct {
 	Begun []time.Time
 }
 
+type Receiver struct {
+	Replica  string
+	Notifier string
+	Kind     string
+	State    string
+	Detail   string
+	Since    time.Time
+	SeenAt   time.Time
+}
+
 type Silence struct {
 	ID        uuid.UUID
 	CreatedAt time.Time
