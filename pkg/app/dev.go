@@ -313,6 +313,11 @@ Try, in another terminal:
   %[3]s alert send --kind disk_full --criticality critical --job web --title "Disk of web-1 is full" --label host=web-1
   %[3]s deliveries list
   %[3]s oncall
+  %[3]s users list
+
+Dee Okafor is new: nobody knows her accounts. Press a button as Dee in either chat and do what it says, or begin here:
+
+  %[3]s users link --user dee
 
 Ctrl-C stops all of it.
 `, e.URL(), e.Token, program)

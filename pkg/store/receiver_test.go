@@ -23,7 +23,9 @@ func TestOneReplicaPollsAtATime(t *testing.T) {
 			t.Errorf("%s: held %t, next %d, %v", p.Holder, held, got, err)
 		}
 	}
-	callback := func(n int) store.Callback { return store.Callback{Key: fmt.Sprint("telegram:1:", n), Body: []byte(`{}`)} }
+	callback := func(n int) store.Callback {
+		return store.Callback{Key: fmt.Sprint("telegram:1:", n), Body: []byte(`{}`)}
+	}
 	hold(one, true, 0)
 	hold(two, false, 0)
 	hold(one, true, 0) // renewed
