@@ -55,7 +55,7 @@ func helpText(chat string) string {
 	return strings.Join([]string{
 		"You can write:",
 		sign + "who [SCHEDULE]: who is on call",
-		sign + "silence PATTERN FOR REASON: keep alerts back, for example " + sign + "silence alert.*.*.db 2h new disks, or with labels: " + sign + `silence env="staging" 2h load test`,
+		sign + "silence PATTERN FOR REASON: keep alerts back, for example " + sign + "silence alert.disk_full.# 2h new disks, or with labels: " + sign + `silence env="staging" 2h load test`,
 		sign + "link: link this account to you",
 	}, "\n")
 }
@@ -99,7 +99,7 @@ var plainQuotes = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`)
 
 // silenceBy makes a silence: what it is about, then how long, then why.
 func (s *Server) silenceBy(ctx context.Context, h deed, u config.User) (answer, error) {
-	const usage = "Write what is to be kept back, how long, and why: silence alert.*.*.db 2h new disks. Nothing was changed."
+	const usage = "Write what is to be kept back, how long, and why: silence alert.disk_full.# 2h new disks. Nothing was changed."
 	text := plainQuotes.Replace(h.Text)
 	n := intake.NewSilence{}
 	for _, at := range commandWord.FindAllStringIndex(text, -1) {

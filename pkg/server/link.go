@@ -205,7 +205,7 @@ var linkTemplate = template.Must(template.New("link").Parse(`<!doctype html>
 {{if .Trouble}}<p>{{.Trouble}}</p>{{else}}<p>The {{.Provider}} account <strong>{{with .Account}}{{.}} {{end}}({{.AccountID}})</strong> {{if .Pressed}}pressed a button{{else}}wrote to tocsin{{end}}, and tocsin does not know whose it is.{{if .Pressed}} Nothing was changed.{{end}}</p>
 <p>Run this with your own user's id, or ask someone who operates tocsin to:</p>
 <code>tocsin users link {{.Code}} --user YOUR_ID</code>
-<p>YOUR_ID is your id under <em>users</em> in tocsin's file; <code>tocsin users list</code> shows all. The command needs a token of the scope operate.</p>
+<p>YOUR_ID is your id under <em>users</em> in tocsin's file; <strong>tocsin users list</strong> shows all. The command needs a token of the scope operate.</p>
 <p>It works once, within 15 minutes.{{if .Pressed}} The button that you pressed is applied then.{{end}}</p>{{end}}
 </body></html>
 `))

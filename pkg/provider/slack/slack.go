@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -220,11 +221,18 @@ func (p *Provider) ephemeral(ctx context.Context, place, text string) error {
 	defer cancel()
 	tap := p.client.Tap(ctx)
 	api := slackgo.New(p.token, slackgo.OptionHTTPClient(tap), slackgo.OptionAPIURL(p.api))
-	if _, err := api.PostEphemeralContext(ctx, channel, user, slackgo.MsgOptionText(escape(fit(text)), false)); err != nil {
+	if _, err := api.PostEphemeralContext(ctx, channel, user, slackgo.MsgOptionText(spoken(text), false)); err != nil {
 		return fmt.Errorf("slack: the private answer did not go out: %s", p.clean.String(err.Error()))
 	}
 	return nil
 }
+
+// spoken is the text of a private answer, with its addresses as links.
+func spoken(text string) string {
+	return inText.ReplaceAllString(escape(fit(text)), "<$0>")
+}
+
+var inText = regexp.MustCompile(`https?://[^\s<>"]*[^\s<>".,;:!?)]`)
 
 // whisperTimeout bounds a private answer: the person is looking at the button.
 const whisperTimeout = 5 * time.Second
@@ -240,7 +248,7 @@ func (p *Provider) Whisper(ctx context.Context, to, text string) error {
 		return errors.New("slack: the callback's response_url is neither https nor on the host of api_url")
 	}
 	body, err := json.Marshal(map[string]any{
-		"response_type": "ephemeral", "replace_original": false, "text": escape(fit(text)),
+		"response_type": "ephemeral", "replace_original": false, "text": spoken(text),
 	})
 	if err != nil {
 		return fmt.Errorf("slack: the private answer: %w", err)
