@@ -40,7 +40,7 @@ func TestAPageFindsItsPersonByEmail(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 	}
-	l, err := c.Deliveries(within(t), client.Query{Incident: a.IncidentID, State: "dead"})
+	l, err := c.Deliveries(within(t), client.Query{Incident: a.IncidentID, State: "dead", Notifier: "slack-dm"})
 	if err != nil || len(l.Items) != 0 {
 		t.Errorf("died: %+v, %v", l.Items, err)
 	}

@@ -171,7 +171,7 @@ func (s *Server) overrideBy(ctx context.Context, h deed, u config.User) (answer,
 	}
 	s.overridden()
 	s.log.Infow("override made", "override", id.String(), "schedule", schedule, "user", n.User, "by", by.ID, "through", h.Provider)
-	return answer{text: fmt.Sprintf("%s is on call for %s for %s from now on. End it before with `tocsin schedules`.", userName(s.file(), n.User), schedule, n.For)}, nil
+	return answer{text: fmt.Sprintf("%s is on call for %s for %s from now on. End it before with `tocsin schedules end %s %s`.", userName(s.file(), n.User), schedule, n.For, schedule, id)}, nil
 }
 
 // introduce tells somebody whom nobody knows how to be known.
