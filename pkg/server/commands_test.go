@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 )
 
@@ -227,5 +229,34 @@ func TestWhatWasAnsweredIsAppliedByAnyReplica(t *testing.T) {
 	}
 	if n := w.count("select count(*) from audit where action = 'acknowledge'"); n != 1 {
 		t.Errorf("%d lines in the audit trail", n)
+	}
+}
+
+// The callback is answered before it is applied, and what is stored of it until then does not hold the code.
+func TestACallbackIsAnsweredBeforeItIsApplied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	code := want[api.Linked](w, 200, "hand", "POST", "/v1/users/bo/link", "").Invitation.Code
+	conn, err := pgx.Connect(t.Context(), w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "select * from invitation for update"); err != nil {
+		t.Fatal(err)
+	}
+	w.write(3, 777, "/start "+code) // it is answered, though nobody can use the code up now
+	if n := w.count("select count(*) from callback where body is not null and body::text not like '%' || $1 || '%' and due_at > now()", code); n != 1 {
+		t.Errorf("%d stored without the code", n)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h := w.heard(); !strings.Contains(h.text, "linked to Bo Lind") {
+		t.Errorf("told %+v", h)
 	}
 }
