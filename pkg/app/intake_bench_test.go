@@ -28,7 +28,7 @@ const (
 // benchReplica runs one replica until the benchmark ends.
 func benchReplica(b *testing.B, rest string) (db, address string) {
 	b.Helper()
-	db = storetest.New(b)
+	db = storetest.NewPlain(b)
 	path := filepath.Join(b.TempDir(), "tocsin.yaml")
 	if err := os.WriteFile(path, []byte(fmt.Sprintf(servedHead, db)+rest), 0o600); err != nil {
 		b.Fatal(err)

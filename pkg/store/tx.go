@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
@@ -17,8 +16,9 @@ import (
 
 // Tx is a transaction of someone who is not a worker: intake, scheduler, a person's decision. The order of its locks is
 // always the same: the incident first, then its deliveries by id, then attempts; batches lock by id too.
+//
+// What has no answer is sent with what has one, see pipe: an error of it may come from a later call, or from the commit.
 type Tx struct {
-	tx    pgx.Tx
 	q     *query.Queries
 	now   time.Time
 	ended []Ended
@@ -48,8 +48,8 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	for range txTries {
 		var ended []Ended
 		told := false
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			t := &Tx{tx: tx, q: s.q.WithTx(tx)}
+		err = s.inPipe(ctx, func(p *pipe) error {
+			t := &Tx{q: query.New(p)}
 			var err error
 			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
 				return err
