@@ -47,6 +47,7 @@ begin
       end if;
     exception when lock_not_available then
       raise notice '% is dropped another time', part;
+      return;
     end;
   end loop;
 end
