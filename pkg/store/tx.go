@@ -128,7 +128,7 @@ func (tx *Tx) Alert(ctx context.Context, incidentID uuid.UUID, fingerprint strin
 
 // Alerts are the alerts of an incident, firing first, newest first.
 func (tx *Tx) Alerts(ctx context.Context, incidentID uuid.UUID, limit int) ([]Alert, error) {
-	rows, err := tx.q.AlertsOfIncident(ctx, incidentID, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+	rows, err := tx.q.AlertsOfIncident(ctx, incidentID, min(limit, 10_000))
 	if err != nil {
 		return nil, err
 	}
