@@ -94,7 +94,7 @@ func (a *App) ended(m *worker.Metrics, e store.Ended) {
 		return
 	}
 	a.log.Warn("delivery died", zap.String("delivery", e.ID.String()), zap.String("incident", e.IncidentID.String()), zap.String("kind", string(e.Kind)),
-		zap.String("notifier", e.Notifier), zap.String("target", e.Target), zap.String("state", string(e.State)), zap.String("reason", e.Reason), zap.String("sentence", e.Sentence))
+		zap.String("notifier", e.Notifier), zap.String("target", e.Target), zap.String("state", string(e.State)), zap.String("reason", e.Reason), zap.String("sentence", e.Sentence), zap.Int("attempts", e.Attempts))
 	a.died()
 }
 

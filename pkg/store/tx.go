@@ -35,6 +35,7 @@ type Ended struct {
 	Notifier, Target string
 	State            delivery.State
 	Reason, Sentence string
+	Attempts         int
 }
 
 // OnEnded sets who is told of each delivery that a transaction of [Store.InTx] has ended, after its commit. It is called
@@ -219,7 +220,7 @@ func (tx *Tx) AddDeliveries(ctx context.Context, ds ...NewDelivery) error {
 			return fmt.Errorf("add %s to %s: %w", d.Kind, d.Notifier, err)
 		}
 		if d.Dead != nil {
-			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, d.Dead.State, d.Dead.Reason, d.Dead.Sentence})
+			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, d.Dead.State, d.Dead.Reason, d.Dead.Sentence, 0})
 		}
 	}
 	return nil
@@ -240,7 +241,7 @@ func (tx *Tx) Apply(ctx context.Context, steps ...delivery.Step) error {
 	}
 	for _, st := range steps {
 		if d, c := st.From(), st.Change(); st.Moves() && st.To().Settled() {
-			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, c.State, c.Reason, c.Sentence})
+			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, c.State, c.Reason, c.Sentence, d.Attempts})
 		}
 	}
 	return nil
