@@ -22,6 +22,7 @@ type surface struct {
 	decisions *prometheus.CounterVec
 	alerts    *prometheus.CounterVec
 	unrouted  prometheus.Counter
+	purged    *prometheus.CounterVec
 }
 
 // newSurface registers the surface's metrics, with every label set that is known from the start.
@@ -34,6 +35,8 @@ func newSurface(r prometheus.Registerer, f *config.File) *surface {
 		alerts:    p.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_alerts_total", Help: "Alerts accepted, re-sends included."}, []string{"source"}),
 		unrouted:  p.NewCounter(prometheus.CounterOpts{Name: "tocsin_unrouted_total", Help: "Accepted alerts that no route and no notify takes."}),
 	}
+	m.purged = p.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_purged_total", Help: "Rows that were removed since the file's retention keeps them no longer."}, []string{"what"})
+	store.Purged{}.Each(func(what string, _ int) { m.purged.WithLabelValues(what) })
 	for _, a := range []string{api.ActionAssumeDelivered, api.ActionCancel, api.ActionSendAgain} {
 		m.decisions.WithLabelValues(a)
 	}
@@ -72,6 +75,11 @@ func (m *surface) AlertsTaken(source string, alerts int, unrouted bool) {
 	if unrouted {
 		m.unrouted.Inc()
 	}
+}
+
+// Purged counts what a sweep has removed.
+func (m *surface) Purged(p store.Purged) {
+	p.Each(func(what string, rows int) { m.purged.WithLabelValues(what).Add(float64(rows)) })
 }
 
 // registerProcess adds what every process has, and what is known of the file.

@@ -1,10 +1,12 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -178,6 +180,7 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 	}
 	var lines []line
 	counts := c.inc.Firing + c.inc.Resolved
+	r := ranks{fired: c.inc.Firing > 0}
 	for _, a := range alerts {
 		old, had := before[a.Fingerprint]
 		row := merged(g.Pair, a, old, had, now)
@@ -196,6 +199,7 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 			c.inc.Firing--
 			c.inc.Resolved++
 		}
+		r.see(old, row, c.inc.Criticality)
 		turned := !had || old.Status != row.Status
 		if turned && (had || a.Firing) {
 			lines = append(lines, line{a.Firing, row.Title, card.Detail(row.Labels, nil)})
@@ -214,12 +218,13 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 	if err := c.tx.PutAlerts(ctx, c.inc.ID, rows, toldAlerts(g.Source, rows)...); err != nil {
 		return t, fmt.Errorf("write the alerts: %w", err)
 	}
-	if err := c.rank(ctx); err != nil {
+	if err := c.rank(ctx, r); err != nil {
 		return t, err
 	}
 	c.retitle(g, rows, counts == 0)
 	if c.created {
 		c.visible = true
+		c.rows = shownFirst(rows)
 		c.note(actor, card.EntryOpened, card.OpenedText(shorten(c.inc.Title, alertTitle), c.inc.Criticality, c.inc.Firing))
 	} else {
 		// A storm in one message is one line: a thread is read by people.
@@ -244,6 +249,21 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 	return t, nil
 }
 
+// shownFirst are an incident's alerts as [store.Tx.Alerts] gives them: firing first, newest first.
+func shownFirst(rows []store.Alert) []store.Alert {
+	out := slices.Clone(rows)
+	slices.SortFunc(out, func(a, b store.Alert) int {
+		if a.Status != b.Status {
+			return strings.Compare(a.Status, b.Status) // firing, resolved
+		}
+		if n := b.StartsAt.Compare(a.StartsAt); n != 0 {
+			return n
+		}
+		return bytes.Compare(b.ID[:], a.ID[:])
+	})
+	return out[:min(len(out), commonOf)]
+}
+
 func kind(fires bool) string {
 	if fires {
 		return card.EntryAlertFiring
@@ -259,14 +279,37 @@ func besides(names, avoid []string) []string {
 	return names
 }
 
-// rank sets the incident's criticality to the highest that fires. When none fires any more it stays what it was.
-func (c *change) rank(ctx context.Context) error {
+// ranks is what a group means for the criticality of its incident.
+type ranks struct {
+	fired bool     // something fired before
+	fires []string // criticalities that fire in the group
+	fell  bool     // an alert of the incident's criticality has it no more, or fires no more
+}
+
+func (r *ranks) see(old, row store.Alert, criticality string) {
+	if row.Status == firing {
+		r.fires = append(r.fires, row.Criticality)
+	}
+	if old.Status == firing && old.Criticality == criticality && (row.Status != firing || row.Criticality != criticality) {
+		r.fell = true
+	}
+}
+
+// rank sets the incident's criticality to the highest that fires. When none fires any more it stays what it was. The other
+// alerts are asked only when the highest may be gone: of a flood into one incident, each would read all before it.
+func (c *change) rank(ctx context.Context, r ranks) error {
 	if !c.visible && !c.created {
 		return nil
 	}
-	fires, err := c.tx.FiringCriticalities(ctx, c.inc.ID)
-	if err != nil {
-		return fmt.Errorf("read what fires: %w", err)
+	fires := r.fires
+	switch {
+	case r.fell:
+		var err error
+		if fires, err = c.tx.FiringCriticalities(ctx, c.inc.ID); err != nil {
+			return fmt.Errorf("read what fires: %w", err)
+		}
+	case r.fired:
+		fires = append(fires, c.inc.Criticality)
 	}
 	if len(fires) == 0 {
 		return nil

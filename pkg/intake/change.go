@@ -30,9 +30,11 @@ type change struct {
 	told    []plan.Change // changes that notices and events tell of
 	ended   string        // why pages end: acknowledged, resolved; empty: they don't
 
-	read     bool // ds and steps are
+	read     bool // ds are
 	ds       []delivery.Delivery
+	stepped  bool // steps are
 	steps    []store.EscalationStep
+	rows     []store.Alert // of an incident that this change has opened: all there are
 	accounts []plan.Account
 
 	joined []string // notifiers that join the incident with this change
@@ -50,7 +52,7 @@ type pagesOf struct {
 	pages []plan.Delivery
 }
 
-// load locks the incident's deliveries and steps. Incident first: it is locked already.
+// load locks the incident's deliveries. Incident first: it is locked already.
 func (c *change) load(ctx context.Context) error {
 	if c.read || c.created {
 		return nil
@@ -59,10 +61,20 @@ func (c *change) load(ctx context.Context) error {
 	if c.ds, err = c.tx.Deliveries(ctx, c.inc.ID); err != nil {
 		return fmt.Errorf("read the incident's deliveries: %w", err)
 	}
+	c.read = true
+	return nil
+}
+
+// loadSteps locks the steps of the incident's escalations.
+func (c *change) loadSteps(ctx context.Context) error {
+	if c.stepped || c.created {
+		return nil
+	}
+	var err error
 	if c.steps, err = c.tx.Steps(ctx, c.inc.ID); err != nil {
 		return fmt.Errorf("read the incident's escalation: %w", err)
 	}
-	c.read = true
+	c.stepped = true
 	return nil
 }
 
@@ -165,9 +177,12 @@ func (c *change) content(ctx context.Context) (card.Snapshot, error) {
 	if !c.visible && !c.created && len(c.joined)+len(c.again)+len(c.pages) == 0 {
 		return card.Snapshot{}, nil
 	}
-	alerts, err := c.tx.Alerts(ctx, c.inc.ID, commonOf)
-	if err != nil {
-		return card.Snapshot{}, fmt.Errorf("read the incident's alerts: %w", err)
+	alerts := c.rows
+	if !c.created {
+		var err error
+		if alerts, err = c.tx.Alerts(ctx, c.inc.ID, commonOf); err != nil {
+			return card.Snapshot{}, fmt.Errorf("read the incident's alerts: %w", err)
+		}
 	}
 	s := snapshot(c.inc, alerts)
 	body, err := json.Marshal(s)

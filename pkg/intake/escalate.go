@@ -26,6 +26,9 @@ const (
 
 // start runs an escalation, once per incident: steps without delay fire in this transaction, the others become due.
 func (c *change) start(ctx context.Context, name string) error {
+	if err := c.loadSteps(ctx); err != nil {
+		return err
+	}
 	if slices.ContainsFunc(c.steps, func(s store.EscalationStep) bool { return s.Name == name }) {
 		return nil
 	}
@@ -127,6 +130,9 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 		}
 		c := &change{tx: tx, f: i.file(), inc: inc}
 		if err := c.load(ctx); err != nil {
+			return err
+		}
+		if err := c.loadSteps(ctx); err != nil {
 			return err
 		}
 		at := slices.IndexFunc(c.steps, func(s store.EscalationStep) bool { return s.ID == stepID })

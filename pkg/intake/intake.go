@@ -116,6 +116,19 @@ func (i *Intake) AcceptIn(ctx context.Context, tx *store.Tx, g Group) (Result, e
 	return r.with(self), err
 }
 
+// KeyOf is the key of the incident that a group belongs to. It may be asked of a group that will be refused.
+func (i *Intake) KeyOf(g Group) string {
+	f := i.file()
+	switch {
+	case g.Key != "":
+		return plan.Key(f, g.Source, plan.Alert{Key: clean(g.Key)})
+	case len(g.Alerts) == 0:
+		return ""
+	}
+	a, _ := checkAlert(f, g.Alerts[0], g.Clip)
+	return plan.Key(f, g.Source, a)
+}
+
 // Committed nudges the worker. It is called after the commit of what the results tell of.
 func (i *Intake) Committed(rs ...Result) {
 	var all Result

@@ -47,7 +47,7 @@ func (i *Intake) Lapse(ctx context.Context, incidentID uuid.UUID) (bool, error) 
 		if err := tx.ResolveLapsed(ctx, alerts); err != nil {
 			return fmt.Errorf("write the alerts: %w", err)
 		}
-		if err := c.rank(ctx); err != nil {
+		if err := c.rank(ctx, ranks{fell: true}); err != nil {
 			return err
 		}
 		if inc.State != message.Resolved && c.inc.Firing == 0 && c.inc.Truncated == 0 {

@@ -56,11 +56,22 @@ func Read(f *config.File, src config.Source, body []byte) (Message, error) {
 }
 
 // AcceptAll accepts the groups of a message, each in a transaction of its own. An error leaves those before it committed:
-// the sender sends all of them again, and what is there already changes nothing.
-func (i *Intake) AcceptAll(ctx context.Context, groups []Group) ([]Result, error) {
+// the sender sends all of them again, and what is there already changes nothing. Each waits for its turn first, by the
+// incident's key; turn may be nil.
+func (i *Intake) AcceptAll(ctx context.Context, groups []Group, turn func(ctx context.Context, key string) (leave func(), err error)) ([]Result, error) {
 	out := make([]Result, 0, len(groups))
+	accept := func(g Group) (Result, error) {
+		if turn != nil {
+			leave, err := turn(ctx, i.KeyOf(g))
+			if err != nil {
+				return Result{}, err
+			}
+			defer leave()
+		}
+		return i.Accept(ctx, g)
+	}
 	for _, g := range groups {
-		r, err := i.Accept(ctx, g)
+		r, err := accept(g)
 		if err != nil {
 			return out, err
 		}

@@ -76,7 +76,7 @@ func (w *world) send(source string, body any) []intake.Result {
 	if len(m.Wrong) > 0 {
 		w.t.Fatalf("%s: %v", source, m.Wrong[0])
 	}
-	rs, err := w.in.AcceptAll(w.t.Context(), m.Groups)
+	rs, err := w.in.AcceptAll(w.t.Context(), m.Groups, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

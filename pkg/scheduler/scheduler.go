@@ -36,6 +36,8 @@ type Options struct {
 	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
 	// Decided is told how many deliveries a decision on many was applied to. May be nil.
 	Decided func(action string, deliveries int)
+	// Purged is told what a sweep has removed, when it is anything. May be nil.
+	Purged func(store.Purged)
 }
 
 // Scheduler runs the jobs of one replica.
@@ -55,6 +57,9 @@ func New(o Options) *Scheduler {
 	}
 	if o.Decided == nil {
 		o.Decided = func(string, int) {}
+	}
+	if o.Purged == nil {
+		o.Purged = func(store.Purged) {}
 	}
 	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1)}
 }
@@ -164,17 +169,4 @@ func (s *Scheduler) Foretell(ctx context.Context, next *config.File) error {
 // Partitions makes the attempt partitions of the time to come.
 func (s *Scheduler) Partitions(ctx context.Context) (bool, error) {
 	return false, s.o.Store.MaintainPartitions(ctx)
-}
-
-// Purge sweeps away what only guards against repeats and is too old to, and pauses that are over.
-func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
-	if err := s.o.Store.PurgePauses(ctx, Alive); err != nil {
-		return false, err
-	}
-	n, err := s.o.Store.Purge(ctx, 1000)
-	if err != nil {
-		return false, err
-	}
-	old, err := s.o.Store.PurgeEvents(ctx, 5000)
-	return n >= 1000 || old >= 5000, err
 }

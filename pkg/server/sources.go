@@ -77,12 +77,7 @@ func (s *Server) take(ctx context.Context, src config.Source, text []byte) (*bod
 	if err != nil {
 		return nil, s.intakeError(ctx, "reading the alerts", err)
 	}
-	leave, err := s.turn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	results, err := s.intake.AcceptAll(ctx, m.Groups)
+	results, err := s.intake.AcceptAll(ctx, m.Groups, s.turn)
 	out := api.AcceptedGroup{Incidents: []api.Accepted{}}
 	for n, r := range results {
 		s.took(src.Name, r, len(m.Groups[n].Alerts))

@@ -44,8 +44,7 @@ func (tx *Tx) FireStep(ctx context.Context, id uuid.UUID) error { return one(tx.
 
 // WithdrawSteps ends all due steps of an incident: someone answered.
 func (tx *Tx) WithdrawSteps(ctx context.Context, incidentID uuid.UUID, reason string) error {
-	_, err := tx.q.WithdrawSteps(ctx, reason, incidentID)
-	return err
+	return tx.q.WithdrawSteps(ctx, reason, incidentID)
 }
 
 // BringForward makes a due step due now.

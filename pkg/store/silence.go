@@ -51,6 +51,16 @@ func (tx *Tx) EndSilence(ctx context.Context, id uuid.UUID, by string) (bool, er
 	return n == 1, err
 }
 
+// AnySilence says whether any silence holds, or keeps something of the incident back. Most of the time none does, and one
+// question is enough.
+func (tx *Tx) AnySilence(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	found, err := tx.q.AnySilence(ctx, incidentID)
+	if err != nil {
+		return false, fmt.Errorf("look for silences: %w", err)
+	}
+	return found, nil
+}
+
 // ActiveSilences are those that hold at the transaction's start, the one that ends last first.
 func (tx *Tx) ActiveSilences(ctx context.Context) ([]Silence, error) {
 	rows, err := tx.q.ActiveSilences(ctx, MaxSilences)

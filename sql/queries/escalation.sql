@@ -9,7 +9,7 @@ select * from escalation where incident_id = @incident_id order by id for update
 -- name: FireStep :execrows
 update escalation set state = 'fired', due_at = null, fired_at = clock_timestamp() where id = @id and state = 'due';
 
--- name: WithdrawSteps :execrows
+-- name: WithdrawSteps :exec
 update escalation set state = 'withdrawn', due_at = null, reason = @reason where incident_id = @incident_id and state = 'due';
 
 -- name: BringForward :execrows

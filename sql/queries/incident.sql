@@ -25,7 +25,7 @@ where id = @id;
 select * from alert where incident_id = @incident_id and fingerprint = @fingerprint;
 
 -- name: AlertsOfIncident :many
-select * from alert where incident_id = @incident_id order by (status = 'firing') desc, starts_at desc, id desc limit @most;
+select * from alert where id = any(array(select shown_alerts(@incident_id, @most))) order by (status = 'firing') desc, starts_at desc, id desc;
 
 -- name: PutAlert :exec
 insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)

@@ -10,6 +10,10 @@ returning *;
 update silence set starts_at = least(starts_at, clock_timestamp()), ends_at = clock_timestamp(), ended_by = @ended_by::text
 where id = @id and ends_at > clock_timestamp();
 
+-- name: AnySilence :one
+select (exists (select 1 from silence s where s.ends_at > now() and s.starts_at <= now())
+  or exists (select 1 from silenced_alert a where a.incident_id = @incident_id))::boolean as found;
+
 -- name: ActiveSilences :many
 select * from silence where ends_at > now() and starts_at <= now() order by ends_at desc, id limit @most;
 

@@ -969,6 +969,7 @@ select id, incident_id, content_id, kind, notifier, target, state, reason, effec
   open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where expires_at is not null and settled_at is null and expires_at <= now() and stop_state is null
+  and not (kind in ('card', 'page') and reference is not null)
 order by expires_at limit $1 for update skip locked
 `
 
@@ -1006,6 +1007,7 @@ type LockExpiredRow struct {
 	WasDue      *time.Time
 }
 
+// An end stops creates only: what waits to be edited is left out here, or enough of it would stand before all others for good.
 func (q *Queries) LockExpired(ctx context.Context, most int32) ([]LockExpiredRow, error) {
 	rows, err := q.db.Query(ctx, lockExpired, most)
 	if err != nil {

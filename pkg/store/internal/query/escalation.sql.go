@@ -147,14 +147,11 @@ func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalati
 	return items, nil
 }
 
-const withdrawSteps = `-- name: WithdrawSteps :execrows
+const withdrawSteps = `-- name: WithdrawSteps :exec
 update escalation set state = 'withdrawn', due_at = null, reason = $1 where incident_id = $2 and state = 'due'
 `
 
-func (q *Queries) WithdrawSteps(ctx context.Context, reason string, incidentID uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, withdrawSteps, reason, incidentID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) WithdrawSteps(ctx context.Context, reason string, incidentID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, withdrawSteps, reason, incidentID)
+	return err
 }

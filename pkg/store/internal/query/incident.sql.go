@@ -37,10 +37,10 @@ func (q *Queries) AddTimeline(ctx context.Context, arg AddTimelineParams) error 
 }
 
 const alertsOfIncident = `-- name: AlertsOfIncident :many
-select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where incident_id = $1 order by (status = 'firing') desc, starts_at desc, id desc limit $2
+select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where id = any(array(select shown_alerts($1, $2))) order by (status = 'firing') desc, starts_at desc, id desc
 `
 
-func (q *Queries) AlertsOfIncident(ctx context.Context, incidentID uuid.UUID, most int32) ([]Alert, error) {
+func (q *Queries) AlertsOfIncident(ctx context.Context, incidentID uuid.UUID, most int) ([]Alert, error) {
 	rows, err := q.db.Query(ctx, alertsOfIncident, incidentID, most)
 	if err != nil {
 		return nil, err

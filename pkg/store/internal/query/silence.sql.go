@@ -89,6 +89,18 @@ func (q *Queries) AddSilence(ctx context.Context, arg AddSilenceParams) (Silence
 	return i, err
 }
 
+const anySilence = `-- name: AnySilence :one
+select (exists (select 1 from silence s where s.ends_at > now() and s.starts_at <= now())
+  or exists (select 1 from silenced_alert a where a.incident_id = $1))::boolean as found
+`
+
+func (q *Queries) AnySilence(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, anySilence, incidentID)
+	var found bool
+	err := row.Scan(&found)
+	return found, err
+}
+
 const endSilence = `-- name: EndSilence :execrows
 update silence set starts_at = least(starts_at, clock_timestamp()), ends_at = clock_timestamp(), ended_by = $1::text
 where id = $2 and ends_at > clock_timestamp()
