@@ -23,6 +23,7 @@ const (
 	EntryQuiet          = "quiet"
 	EntrySilenced       = "silenced"
 	EntrySilenceOver    = "silence_over"
+	EntryHours          = "hours"
 	EntryResolved       = "resolved"
 )
 

@@ -77,15 +77,8 @@ func interval(e config.Escalation) time.Duration {
 
 // fire makes what a step asks for, with whoever is on call now. It says whether somebody was reached.
 func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, error) {
-	if c.accounts == nil {
-		linked, err := c.tx.Accounts(ctx)
-		if err != nil {
-			return false, fmt.Errorf("read the linked accounts: %w", err)
-		}
-		c.accounts = []plan.Account{}
-		for _, a := range linked {
-			c.accounts = append(c.accounts, plan.Account(a))
-		}
+	if err := c.link(ctx); err != nil {
+		return false, err
 	}
 	var told []string
 	for _, n := range s.Notify {
@@ -114,6 +107,22 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 	return p.Reached, nil
 }
 
+// link reads the linked accounts, once.
+func (c *change) link(ctx context.Context) error {
+	if c.accounts != nil {
+		return nil
+	}
+	linked, err := c.tx.Accounts(ctx)
+	if err != nil {
+		return fmt.Errorf("read the linked accounts: %w", err)
+	}
+	c.accounts = []plan.Account{}
+	for _, a := range linked {
+		c.accounts = append(c.accounts, plan.Account(a))
+	}
+	return nil
+}
+
 // Escalate fires a due step of an incident's escalation, and the next ones of its round while they reach nobody. It
 // looks again under the incident's lock: false means that somebody answered or another replica was faster.
 func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bool, error) {
@@ -125,16 +134,23 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 		if err != nil {
 			return fmt.Errorf("lock the incident: %w", err)
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
 		if err := c.load(ctx); err != nil {
 			return err
 		}
 		at := slices.IndexFunc(c.steps, func(s store.EscalationStep) bool { return s.ID == stepID })
-		if at < 0 || c.steps[at].DueAt == nil || c.steps[at].DueAt.After(tx.Now()) {
+		if at < 0 || c.steps[at].Held || c.steps[at].DueAt == nil || c.steps[at].DueAt.After(tx.Now()) {
 			return nil
 		}
 		if inc.State != message.Open {
 			return tx.WithdrawSteps(ctx, inc.ID, string(inc.State))
+		}
+		if held, err := c.hold(ctx); err != nil {
+			return err
+		} else if held {
+			r.wake = tx.Now()
+			_, err = c.write(ctx)
+			return err
 		}
 		fired = true
 		step := c.steps[at]
