@@ -24,6 +24,7 @@ const (
 	EntrySilenced       = "silenced"
 	EntrySilenceOver    = "silence_over"
 	EntryHours          = "hours"
+	EntryKeptBack       = "kept_back"
 	EntryResolved       = "resolved"
 )
 

@@ -283,6 +283,45 @@ func (i *Intake) Forward(ctx context.Context, incidentID, stepID uuid.UUID, targ
 	return nil
 }
 
+// PassOver brings on what comes after a page that is kept back beyond its bound, and says so on the timeline: when it goes out after
+// all, its row tells nothing of it any more. A crash between the two passes it over again, which changes nothing.
+func (i *Intake) PassOver(ctx context.Context, p store.OverduePage) error {
+	if p.IncidentID == uuid.Nil {
+		return i.store.PassOver(ctx, p.ID)
+	}
+	if p.StepID != uuid.Nil {
+		if err := i.Forward(ctx, p.IncidentID, p.StepID, p.Target); err != nil {
+			return err
+		}
+	}
+	var r Result
+	err := i.store.InTx(ctx, func(tx *store.Tx) error {
+		r = Result{}
+		inc, err := tx.LockIncident(ctx, p.IncidentID)
+		if err != nil {
+			return err
+		}
+		why, ok, err := tx.PassOver(ctx, p.ID)
+		if err != nil || !ok || inc.State != message.Open {
+			return err
+		}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
+		text := fmt.Sprintf("The page through %s to %s is kept back (%s): the escalation does not wait for it", why.Notifier, p.Target, why.Reason)
+		if why.Sentence != "" {
+			text += ". " + why.Sentence
+		}
+		c.note("tocsin", card.EntryKeptBack, text)
+		r.wake = tx.Now()
+		_, err = c.write(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("pass over the page %s: %w", p.ID, err)
+	}
+	i.Committed(r)
+	return nil
+}
+
 // begun says that some way to a target is out or on its way.
 func begun(pages []store.StepPage, target string) bool {
 	return slices.ContainsFunc(pages, func(p store.StepPage) bool { return p.Target == target && p.Begun })

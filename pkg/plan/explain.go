@@ -25,7 +25,7 @@ type Explanation struct {
 	People     []Paged  // in the order of the steps
 	Deliveries []Planned
 	Silenced   bool // all that fire are
-	Unrouted   bool // nothing in the file takes them, at any time
+	Unrouted   bool // nothing in the file takes those that are not silenced, at any time
 }
 
 // ExplainedAlert is one of the alerts.
@@ -90,16 +90,16 @@ func Explain(f *config.File, q Question) Explanation {
 		if word := route.Word(a.Criticality); criticality == "" || Rank(word) > Rank(criticality) {
 			criticality = word
 		}
-		took = took || !m.Empty() || len(m.Resting) > 0 || x.Silenced
 		if x.Silenced {
 			hidden++
 			continue
 		}
+		took = took || !m.Empty() || len(m.Resting) > 0
 		notifiers = append(notifiers, m.Notifiers...)
 		escalations = append(escalations, m.Escalations...)
 	}
 	e.Silenced = fires > 0 && hidden == fires
-	e.Unrouted = fires > 0 && !took
+	e.Unrouted = fires > hidden && !took
 	waits := time.Duration(0)
 	for _, n := range known(notifiers, f.Notifiers) {
 		e.join(f, n, "", 0, 0)
