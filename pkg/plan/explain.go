@@ -186,15 +186,16 @@ func ways(u config.User, criticality string, p Paging, f *config.File, at time.T
 	return out
 }
 
-// AtOnce are the ids of the people who are paged without a delay, in order; Later those whom only a later step pages.
+// AtOnce are the ids of the people who are paged without a delay, in order; Later those whom only a later step pages. Who can't be
+// reached is not paged, whatever the escalation says.
 func (e Explanation) AtOnce() (now, later []string) {
 	for _, p := range e.People {
-		if p.After == 0 && !slices.Contains(now, p.User) {
+		if p.After == 0 && len(p.Ways) > 0 && !slices.Contains(now, p.User) {
 			now = append(now, p.User)
 		}
 	}
 	for _, p := range e.People {
-		if !slices.Contains(now, p.User) && !slices.Contains(later, p.User) {
+		if len(p.Ways) > 0 && !slices.Contains(now, p.User) && !slices.Contains(later, p.User) {
 			later = append(later, p.User)
 		}
 	}

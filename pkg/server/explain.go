@@ -56,6 +56,9 @@ func (s *Server) explainBody(ctx context.Context, in *struct{ Body api.Explain }
 const explaining = "explaining the alert"
 
 func (s *Server) explain(ctx context.Context, q api.Explain) (*body[api.Explanation], error) {
+	if err := oneQuestion(q); err != nil {
+		return nil, s.intakeError(ctx, explaining, err)
+	}
 	if q.Incident != "" {
 		id, err := uuid.Parse(q.Incident)
 		if err != nil {
@@ -80,6 +83,21 @@ func (s *Server) explain(ctx context.Context, q api.Explain) (*body[api.Explanat
 		return nil, s.fail(ctx, explaining, err)
 	}
 	return &body[api.Explanation]{Body: *out}, nil
+}
+
+// oneQuestion refuses what would be left out without a word.
+func oneQuestion(q api.Explain) error {
+	payload := len(q.Payload) > 0 && string(q.Payload) != "null"
+	words := q.Kind != "" || q.Criticality != "" || q.Job != "" || len(q.Labels) > 0 || len(q.Notify) > 0
+	switch {
+	case q.Incident != "" && (words || payload || q.Source != "" || !q.At.IsZero()):
+		return &intake.InputError{Field: "incident", Message: "it is told from what was kept: nothing else goes with it"}
+	case payload && words:
+		return &intake.InputError{Field: "payload", Message: "it holds all about its alerts: kind, criticality, job, labels and notify don't go with it"}
+	case !payload && q.Source != "":
+		return &intake.InputError{Field: "source", Message: "it says what sent a payload, and there is none"}
+	}
+	return nil
 }
 
 // asked are the alerts that a question is about, as intake would see them.

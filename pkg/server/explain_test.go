@@ -55,6 +55,7 @@ func TestExplain(t *testing.T) {
 		"body.payload.alerts[0].status": `{"payload": {"alerts": [{"status": "odd"}]}}`,
 		"body.source":                   `{"source": "pigeon", "payload": {"kind": "x"}}`,
 		"body.incident":                 `{"incident": "x"}`,
+		"body.payload":                  `{"kind": "x", "payload": {"kind": "x"}}`,
 		"body.notify[0]":                `{"kind": "x", "notify": ["nobody"]}`,
 	} {
 		p := w.refused(http.StatusUnprocessableEntity, api.ProblemInvalid, "eye", http.MethodPost, "/v1/explain", body)
@@ -62,7 +63,10 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: %+v", body, p)
 		}
 	}
-	w.refused(http.StatusUnprocessableEntity, api.ProblemInvalid, "eye", http.MethodGet, "/v1/explain?kind=x&label=odd", "")
+	for _, query := range []string{"kind=x&label=odd", "kind=x&incident=0190f3a2-0000-7000-8000-000000000000", "incident=0190f3a2-0000-7000-8000-000000000000&at=2026-01-01T00:00:00Z"} {
+		w.refused(http.StatusUnprocessableEntity, api.ProblemInvalid, "eye", http.MethodGet, "/v1/explain?"+query, "")
+	}
+	w.refused(http.StatusUnprocessableEntity, api.ProblemInvalid, "eye", http.MethodPost, "/v1/explain", `{"kind": "x", "source": "native"}`)
 	w.refused(http.StatusNotFound, api.ProblemNotFound, "eye", http.MethodGet, "/v1/explain?incident=0190f3a2-0000-7000-8000-000000000000", "")
 }
 
