@@ -59,8 +59,8 @@ func (p *program) silencesAddCommand() *cobra.Command {
 		Use:   "add [--match PATTERN] [--matcher 'team=\"db\"'] --for 2h --reason REASON",
 		Short: "Keep alerts back for a time",
 		Long: "What comes in meanwhile and matches is stored and shown, and sent to nobody. What still fires when the silence ends is\n" +
-			"sent then. Name what is silenced by a topic pattern, by matchers on labels, or both; and its end. Incidents that were\n" +
-			"announced before go on: acknowledge them.",
+			"sent then. Name what is silenced by a topic pattern, by matchers on labels, or both; and its end. The escalation of\n" +
+			"an incident that was announced before stands still meanwhile.",
 		Example: "  tocsin silences add --match 'alert.*.*.db' --for 2h --reason \"new disks\"\n" +
 			"  tocsin silences add --matcher 'env=\"staging\"' --until 2026-01-12T07:00:00Z --reason \"load test\"",
 		Args: cobra.NoArgs,
