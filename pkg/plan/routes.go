@@ -34,11 +34,11 @@ func Routes(f *config.File, topic string, labels map[string]string, notify []str
 	for _, r := range f.Routes {
 		ok, why := takes(r, topic, labels)
 		var opens time.Time
-		soon := false
 		rests := ok && r.Active != nil && !r.Active.Active(now)
 		if rests {
 			ok, why = false, fmt.Sprintf("it is %s, and the route is active %s", r.Active.Wall(now), r.Active)
-			if opens, soon = r.Active.Next(now); soon {
+			if at, soon := r.Active.Next(now); soon {
+				opens = at
 				why += ", again from " + opens.Format("2006-01-02 15:04 MST")
 			}
 		}

@@ -61,7 +61,7 @@ func (tx *Tx) EditSilence(ctx context.Context, id uuid.UUID, ends *time.Time, re
 // LockSilence locks a silence. [ErrNotFound] where there is none.
 func (tx *Tx) LockSilence(ctx context.Context, id uuid.UUID) (Silence, error) {
 	r, err := tx.q.LockSilence(ctx, id)
-	if err = notFound(err); err != nil {
+	if err := notFound(err); err != nil {
 		return Silence{}, err
 	}
 	return toSilence(r)
