@@ -136,10 +136,11 @@ func (p *program) printExplanation(e api.Explanation) {
 func (p *program) heading(text string) { p.table(nil, [][]cell{{{text: text, colour: bold}}}) }
 
 func (p *program) printAnswer(e api.Explanation) {
-	p.facts(plain("topic"), plain(e.Topic), plain("at"), plain(when(e.At)))
+	file := ""
 	if len(e.Decisions) > 0 {
-		p.facts(plain("by the file"), plain(e.Decisions[0].File))
+		file = e.Decisions[0].File
 	}
+	p.facts(plain("topic"), plain(e.Topic), plain("at"), plain(when(e.At)), plain("by the file"), plain(file))
 	for _, w := range e.Words {
 		fmt.Fprintln(p.out, printable(w))
 	}

@@ -132,6 +132,9 @@ func (k *kept) explanation() *api.Explanation {
 		n := f.Notifiers[d.Notifier]
 		w := api.ExplainedDelivery{ID: d.ID, Notifier: d.Notifier, Kind: d.Kind, Target: d.Target, State: d.State, Reason: d.Reason,
 			After: d.CreatedAt.Sub(k.inc.OpenedAt).Round(time.Second).String(), Pace: paces(n)}
+		if d.Kind == string(delivery.Page) {
+			w.Person = whom(out.People, d.Target)
+		}
 		planned := plan.Planned{}
 		if d.ExpiresAt != nil {
 			planned.Lifetime = d.ExpiresAt.Sub(d.CreatedAt).Round(time.Second)
@@ -171,6 +174,20 @@ func (k *kept) people() []api.ExplainedPerson {
 	return out
 }
 
+// whom is the person that a target meant then; empty where it meant several, or nobody knows.
+func whom(all []api.ExplainedPerson, target string) string {
+	id := ""
+	for _, p := range all {
+		if p.Target == target && id != "" && id != p.ID {
+			return ""
+		}
+		if p.Target == target {
+			id = p.ID
+		}
+	}
+	return id
+}
+
 // words says in sentences why somebody was told, or was not.
 func (k *kept) words() []string {
 	out := []string{}
@@ -196,7 +213,7 @@ func (k *kept) words() []string {
 		case len(took) > 0:
 			text := "taken by " + strings.Join(took, ", ")
 			if len(d.Notifiers) > 0 {
-				text += "; told " + strings.Join(d.Notifiers, ", ")
+				text += "; notifiers " + strings.Join(d.Notifiers, ", ")
 			}
 			if len(d.Escalations) > 0 {
 				text += "; escalation " + strings.Join(d.Escalations, ", ")

@@ -154,12 +154,12 @@ func TestExplainTellsWhatWasKeptAndNotTheFileOfToday(t *testing.T) {
 	if len(e.People) != 2 || e.People[0].ID != "ana" || e.People[1].Name != "Bo Lind" || e.People[1].After != "10m0s" {
 		t.Errorf("people: %+v", e.People)
 	}
-	says(t, text, "taken by alert.#; told ops-slack; escalation default.", "The page through slack-dm to schedule:primary was taken back (acknowledged)",
+	says(t, text, "taken by alert.#; notifiers ops-slack; escalation default.", "The page through slack-dm to schedule:primary was taken back (acknowledged)",
 		"Step 2 of the escalation default (Bo Lind, after 10m0s) did not fire: Ana Torres acknowledged at "+acked.AcknowledgedAt.Format("2006-01-02 15:04:05")+" UTC.")
 	if len(e.Steps) != 3 || e.Steps[0].State != "fired" || e.Steps[1].State != "withdrawn" || e.Steps[1].Reason != "acknowledged" || e.Steps[0].FiredAt == nil {
 		t.Errorf("steps: %+v", e.Steps)
 	}
-	if len(e.Deliveries) != 3 || e.Deliveries[2].Kind != "page" || e.Deliveries[2].State != "canceled" || e.Deliveries[2].ID == "" {
+	if len(e.Deliveries) != 3 || e.Deliveries[2].Kind != "page" || e.Deliveries[2].State != "canceled" || e.Deliveries[2].Person != "ana" || e.Deliveries[2].ID == "" {
 		t.Errorf("deliveries: %+v", e.Deliveries)
 	}
 	if e.Now == nil || !e.Now.Unrouted {
