@@ -141,7 +141,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.counters.Notifiers(slices.Sorted(maps.Keys(f.Notifiers)))
 	a.store.OnEnded(func(e store.Ended) { a.ended(a.counters, e) })
 	a.store.OnTold(func() { a.server.Rung(); a.bell.tellEvents() })
-	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
+	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Redact: a.redacted, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
 	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }, Purged: a.purged})
 	a.dead = make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{

@@ -29,7 +29,7 @@ func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Gro
 	alerts, times := distinct(ended(g.Alerts, tx.Now()))
 	fires := slices.IndexFunc(alerts, func(a plan.Alert) bool { return a.Firing })
 
-	c := &change{tx: tx, f: f}
+	c := &change{tx: tx, f: f, redact: i.redact}
 	var live bool
 	var err error
 	if c.inc, live, err = tx.LiveIncident(ctx, g.Key); err != nil {
@@ -393,12 +393,17 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 		return err
 	}
 	var escalations []string
-	took := len(fresh) < all // what is silenced is no mistake of the file
+	took := len(fresh) == 0 && all > 0 // what is silenced is no mistake of the file
 	var resting []plan.Verdict
+	var matches []plan.Match
 	for _, a := range fresh {
 		m := plan.Routes(c.f, a.Topic(), a.Labels, a.Notify, c.tx.Now())
+		matches = append(matches, m)
 		took = took || !m.Empty()
 		resting = append(resting, m.Resting...)
+		if opens, ok := m.Opens(); ok {
+			c.rest(a.Mark(), opens)
+		}
 		c.join(besides(m.Notifiers, g.Avoid))
 		for _, e := range m.Escalations {
 			if !slices.Contains(escalations, e) {
@@ -408,18 +413,25 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 	}
 	if !took && len(resting) > 0 && len(c.ds) == 0 {
 		took = true // neither is what the file leaves for another time
-		c.note("tocsin", card.EntryQuiet, fmt.Sprintf("Told nobody: the route %s would take it, but %s", resting[0].Match, resting[0].Why))
+		if len(c.opened) == 0 {
+			c.note("tocsin", card.EntryQuiet, restingText(resting[0]))
+		}
 	}
 	r.Unrouted = !took && len(c.ds) == 0 && g.Source != SelfSource
+	if len(fresh) > 0 { // a silence that held the escalation does so no more
+		if c.release, err = c.held(ctx); err != nil {
+			return err
+		}
+	}
 	if c.inc.State != message.Open {
-		return nil // somebody is on it: the card shows the news, and nobody is woken
+		return c.decided(ctx, fresh, matches) // somebody is on it: the card shows the news, and nobody is woken
 	}
 	for _, e := range escalations {
 		if err := c.start(ctx, e); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.decided(ctx, fresh, matches)
 }
 
 // unheard are the firing alerts of a re-send of which nobody has heard yet: the incident has no delivery, since nothing in
@@ -457,7 +469,7 @@ func (i *Intake) afterwards(ctx context.Context, tx *store.Tx, f *config.File, g
 	if last, err = tx.LockIncident(ctx, last.ID); err != nil {
 		return Result{}, false, fmt.Errorf("lock the last incident: %w", err)
 	}
-	c := &change{tx: tx, f: f, inc: last}
+	c := &change{tx: tx, f: f, redact: i.redact, inc: last}
 	marks := make([]string, len(alerts))
 	for n, a := range alerts {
 		marks[n] = a.Fingerprint

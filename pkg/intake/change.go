@@ -24,6 +24,7 @@ type change struct {
 	f       *config.File
 	inc     store.Incident
 	created bool
+	redact  func(string) string
 	visible bool // what cards show has changed: the revision is raised
 
 	entries []card.Entry
@@ -45,6 +46,12 @@ type change struct {
 
 	silenced []store.SilencedAlert // kept back with this change
 	heard    []string              // fingerprints that are kept back no more
+
+	hidden  []hiddenAlert        // what silences keep back with this change, and by which
+	opens   map[string]time.Time // fingerprints that wait for the hours of a route
+	opened  []string             // fingerprints that waited until now
+	routing []store.Routing      // what the file says of the alerts
+	release bool                 // an escalation that a silence holds goes on
 }
 
 type pagesOf struct {
@@ -138,6 +145,9 @@ func (c *change) write(ctx context.Context) ([]Made, error) {
 	if err := c.writeSilenced(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.writeRouting(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.writeSteps(ctx); err != nil {
 		return nil, err
 	}
@@ -159,6 +169,11 @@ func (c *change) writeSteps(ctx context.Context) error {
 	if c.ended != "" {
 		if err := c.tx.WithdrawSteps(ctx, c.inc.ID, c.ended); err != nil {
 			return fmt.Errorf("withdraw the escalation: %w", err)
+		}
+	}
+	if c.release && c.ended == "" {
+		if _, err := c.tx.ReleaseSteps(ctx, c.inc.ID); err != nil {
+			return fmt.Errorf("let the escalation go on: %w", err)
 		}
 	}
 	if err := c.tx.AddSteps(ctx, c.due...); err != nil {

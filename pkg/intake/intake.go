@@ -25,8 +25,10 @@ const DefaultReopenAfter = 4 * time.Hour
 // Options set up an Intake.
 type Options struct {
 	Store *store.Store
-	File  func() *config.File    // the file in force
-	Wake  func(oldest time.Time) // nudges the local worker after a commit with the oldest due time written; may be nil
+	File  func() *config.File // the file in force
+	// Redact takes the values of ${NAME} out of what the file says before it is stored. May be nil.
+	Redact func(string) string
+	Wake   func(oldest time.Time) // nudges the local worker after a commit with the oldest due time written; may be nil
 }
 
 // Intake is the one writer of incidents. Safe for use by many goroutines and on all replicas at once.
@@ -34,6 +36,8 @@ type Intake struct {
 	store *store.Store
 	file  func() *config.File
 	wake  func(time.Time)
+
+	redact func(string) string
 }
 
 // New makes an Intake.
@@ -41,7 +45,10 @@ func New(o Options) *Intake {
 	if o.Wake == nil {
 		o.Wake = func(time.Time) {}
 	}
-	return &Intake{store: o.Store, file: o.File, wake: o.Wake}
+	if o.Redact == nil {
+		o.Redact = func(s string) string { return s }
+	}
+	return &Intake{store: o.Store, file: o.File, wake: o.Wake, redact: o.Redact}
 }
 
 // Group is alerts of one source that belong to one incident.

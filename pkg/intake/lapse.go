@@ -30,7 +30,7 @@ func (i *Intake) Lapse(ctx context.Context, incidentID uuid.UUID) (bool, error) 
 		if err != nil || len(alerts) == 0 {
 			return err
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc, visible: true}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc, visible: true}
 		actor := "source:" + inc.Source
 		const most = 10
 		for n := range alerts {

@@ -76,7 +76,7 @@ func (i *Intake) ResolveSelf(ctx context.Context, key, why string, cause func(tx
 		if err != nil {
 			return err
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
 		now := c.at()
 		for n := range alerts {
 			if alerts[n].Status == firing {

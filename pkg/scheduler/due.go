@@ -33,26 +33,43 @@ func (s *Scheduler) Escalate(ctx context.Context) (bool, error) {
 	return fired && len(due) == batch, first
 }
 
-// Unsilence sends what still fires and was kept back by a silence that is over, however long ago. Each incident is looked at
-// again under its lock, so replicas that see the same one send it once.
+// Unsilence sends what still fires and was kept back by a silence that is over, however long ago.
 func (s *Scheduler) Unsilence(ctx context.Context) (bool, error) {
-	var over []uuid.UUID
+	return s.each(ctx, "silences that are over", (*store.Tx).SilencesOver, s.o.Intake.Unsilence)
+}
+
+// Open sends what still fires and waited for the hours of a route, which have begun, however long ago. With a new file all of it is
+// looked at again, since the hours may be others: the replica that took the file last says so last.
+func (s *Scheduler) Open(ctx context.Context) (bool, error) {
+	if sum := s.o.File().Checksum; s.hoursOf.Load() == nil || *s.hoursOf.Load() != sum {
+		if err := s.o.Store.RestAnew(ctx); err != nil {
+			return false, err
+		}
+		s.hoursOf.Store(&sum)
+	}
+	return s.each(ctx, "hours that have begun", (*store.Tx).OpenedHours, s.o.Intake.Open)
+}
+
+// each does something to each incident of a batch, in a transaction of its own that looks again under the incident's lock: so
+// replicas that see the same one do it once.
+func (s *Scheduler) each(ctx context.Context, what string, find func(*store.Tx, context.Context, int) ([]uuid.UUID, error), do func(context.Context, uuid.UUID) (bool, error)) (bool, error) {
+	var found []uuid.UUID
 	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) (err error) {
-		over, err = tx.SilencesOver(ctx, batch)
+		found, err = find(tx, ctx, batch)
 		return err
 	}); err != nil {
-		return false, fmt.Errorf("look for silences that are over: %w", err)
+		return false, fmt.Errorf("look for %s: %w", what, err)
 	}
 	var first error
-	sent := false
-	for _, id := range over {
-		did, err := s.o.Intake.Unsilence(ctx, id)
-		sent = sent || did
+	moved := false
+	for _, id := range found {
+		did, err := do(ctx, id)
+		moved = moved || did
 		if err != nil && first == nil {
 			first = err // the others' time has come all the same
 		}
 	}
-	return sent && len(over) == batch, first
+	return moved && len(found) == batch, first
 }
 
 // Expire ends deliveries whose lifetime is over.

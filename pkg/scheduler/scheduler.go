@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -45,6 +46,8 @@ type Scheduler struct {
 	o                           Options
 	announce, escalate, exhaust chan struct{} // nudges; one that waits is enough
 	lapse, missed               ear
+
+	hoursOf atomic.Pointer[string] // checksum of the file by which what waits for hours was looked at
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -92,6 +95,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "escalate", Every: 500 * time.Millisecond, Step: s.Escalate, Nudge: s.escalate},
 		{Name: "announce", Every: 500 * time.Millisecond, Step: s.Announce, Nudge: s.announce},
 		{Name: "silences", Every: time.Second, Step: s.Unsilence},
+		{Name: "hours", Every: time.Second, Step: s.Open},
 		{Name: "trouble", Every: 500 * time.Millisecond, Step: s.Trouble},
 		{Name: "pass over", Every: 250 * time.Millisecond, Step: s.PassOver},
 		{Name: "settle", Every: 5 * time.Second, Step: s.Settle},

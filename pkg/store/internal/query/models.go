@@ -160,6 +160,7 @@ type Escalation struct {
 	State      string
 	Reason     string
 	FiredAt    *time.Time
+	HeldAt     *time.Time
 }
 
 type Heartbeat struct {
@@ -231,6 +232,16 @@ type Pace struct {
 	Begun []time.Time
 }
 
+type Routing struct {
+	IncidentID uuid.UUID
+	Hash       string
+	At         time.Time
+	File       string
+	Topic      string
+	Labels     json.RawMessage
+	Body       json.RawMessage
+}
+
 type Silence struct {
 	ID        uuid.UUID
 	CreatedAt time.Time
@@ -241,6 +252,8 @@ type Silence struct {
 	Reason    string
 	Author    string
 	EndedBy   *string
+	EditedAt  *time.Time
+	EditedBy  *string
 }
 
 type Timeline struct {
