@@ -22,6 +22,7 @@ type Message struct {
 	Groups []Group
 	Alerts int           // how many alerts there are in them
 	Wrong  []*InputError // alerts that could not be taken. The others are: most senders would send all of them again, or none
+	Notes  []*InputError // what is wrong with alerts that are taken all the same
 
 	places map[string]int // of the groups, by key
 }
@@ -40,11 +41,7 @@ func SourceOf(f *config.File, name, kind string) config.Source {
 func Read(f *config.File, src config.Source, body []byte) (Message, error) {
 	switch src.Type {
 	case config.TypeAlertmanager, config.TypeGrafana:
-		g, err := readGroup(src, body)
-		if err != nil {
-			return Message{}, err
-		}
-		return Message{Groups: []Group{g}, Alerts: len(g.Alerts)}, nil
+		return readGroup(f, src, body)
 	case config.TypePrometheus:
 		return readPrometheus(f, src, body)
 	case config.TypeGeneric:
@@ -91,8 +88,9 @@ func (m *Message) group(f *config.File, src config.Source, a plan.Alert, at stri
 	m.Groups = append(m.Groups, like)
 }
 
-// words fills in the topic: what the file says, else what the alert's labels say.
-func words(src config.Source, a *plan.Alert, in extract.Input) *InputError {
+// words fills in the topic: what the file says, else what the alert's labels say. Where what the file says fails on this
+// alert, its labels count as well: a page with an unforeseen topic is better than none. What failed is noted.
+func (m *Message) words(src config.Source, a *plan.Alert, at string, in extract.Input) {
 	for _, w := range []struct {
 		name, label string
 		template    extract.Template
@@ -106,11 +104,11 @@ func words(src config.Source, a *plan.Alert, in extract.Input) *InputError {
 		}
 		s, err := w.template.Text(in)
 		if err != nil {
-			return &InputError{w.name, fmt.Sprintf("topic.%s of the source %s can't be made of it: %v", w.name, src.Name, err)}
+			m.Notes = append(m.Notes, &InputError{at + w.name, fmt.Sprintf("topic.%s of the source %s can't be made of it, its label %s is taken: %v", w.name, src.Name, w.label, err)})
+			continue
 		}
 		*w.into = s
 	}
-	return nil
 }
 
 // names are labels or annotations as expressions see them: an absent one is nil, which ?? takes.
@@ -160,10 +158,6 @@ func decode(body []byte, v any, at, what string) *InputError {
 	field := strings.TrimSuffix(at, ".")
 	if field == "" {
 		field = "body"
-	}
-	var when *timeError
-	if errors.As(err, &when) {
-		return &InputError{field, "it is no instant, RFC 3339 such as 2026-01-05T09:00:00Z"}
 	}
 	return &InputError{field, "it is no " + what + ": " + err.Error()}
 }

@@ -26,6 +26,9 @@ sources:
   am-west: {type: alertmanager, token: t2}
   prom: {type: prometheus, token: t3, group_by: [cluster]}
   graf: {type: grafana, token: t4, topic: {job: '{labels.grafana_folder}'}}
+  brittle-am: {type: alertmanager, token: t8, topic: {job: '{labels.team.name}'}}
+  brittle-prom: {type: prometheus, token: t9, topic: {job: '{split(labels.team, ":")[1]}'}}
+  brittle-json: {type: generic, token: t10, topic: {job: '{body.a.b}'}, fields: {title: '"t"', labels: alert.labels}}
   own: {type: native, token: t5, topic: {criticality: high, job: '{labels.team}'}}
   ci:
     type: generic
@@ -214,6 +217,72 @@ func TestAPairDoesNotReopenWhatAPersonResolved(t *testing.T) {
 	w.resolve(r.IncidentID)
 	if got := w.send("prom", push(now.Add(-time.Minute), now.Add(4*time.Minute)))[0]; got.Opened || !got.Quiet {
 		t.Errorf("the other one of the pair: %+v", got)
+	}
+}
+
+// later lets time pass for all that is stored.
+func (w *world) later(d time.Duration) {
+	w.t.Helper()
+	by := d.String()
+	w.exec("update alert set last_seen_at = last_seen_at - $1::interval, first_seen_at = first_seen_at - $1::interval, starts_at = starts_at - $1::interval, ends_at = ends_at - $1::interval", by)
+	w.exec("update incident set opened_at = opened_at - $1::interval, resolved_at = resolved_at - $1::interval", by)
+}
+
+// One of a pair sees an end, and repeats it every minute; the other one sees it fire on.
+func TestAPairThatDisagreesDoesNotFlap(t *testing.T) {
+	t.Parallel()
+	for name, besides := range map[string]bool{"alone": false, "beside another alert": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(f *config.File) { withSources(t, f) })
+			now := w.now()
+			r := w.send("prom", push(now.Add(-2*time.Minute), now.Add(10*time.Minute)))[0]
+			if besides {
+				w.send("prom", push(now, now.Add(time.Hour), "host", "2"))
+			}
+			over := now.Add(-time.Second)
+			w.send("prom", push(now.Add(-2*time.Minute), over))
+			w.send("prom", push(now.Add(-2*time.Minute), over))
+			if got := w.send("prom", push(now.Add(-time.Minute), now.Add(10*time.Minute)))[0]; got.Opened || got.IncidentID != r.IncidentID {
+				t.Fatalf("the word of the other one is late: %+v", got)
+			}
+			w.later(time.Minute)
+			w.send("prom", push(now.Add(-3*time.Minute), over.Add(-time.Minute))) // again
+			w.later(90 * time.Second)
+			const passed = 150 * time.Second
+			got := w.send("prom", push(now.Add(-time.Minute-passed), now.Add(10*time.Minute)))[0]
+			if got.State != message.Open || got.Opened == besides {
+				t.Fatalf("the other one still means it: %+v", got)
+			}
+			firing := w.incident(got.IncidentID).Firing
+			again := w.send("prom", push(now.Add(-2*time.Minute-passed), over.Add(-passed)))[0]
+			if inc := w.incident(got.IncidentID); again.Opened || inc.State != message.Open || inc.Firing != firing {
+				t.Errorf("the first one repeats what it has said: %+v, %+v", again, inc)
+			}
+			// Both mean it.
+			w.later(time.Minute)
+			w.send("prom", push(now.Add(-2*time.Minute-passed), w.now()))
+			if inc := w.incident(got.IncidentID); inc.Firing != firing-1 {
+				t.Errorf("the end that both see: %+v", inc)
+			}
+		})
+	}
+}
+
+func TestTheLateWordOfAPairDoesNotReopenWhatAPersonResolved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { withSources(t, f) })
+	now := w.now()
+	r := w.send("prom", push(now.Add(-2*time.Minute), now.Add(4*time.Minute)))[0]
+	w.resolve(r.IncidentID)
+	w.later(time.Hour)
+	begun := now.Add(-time.Hour)
+	w.send("prom", push(begun.Add(-2*time.Minute), now.Add(-time.Second)))
+	if inc := w.incident(r.IncidentID); inc.Firing != 0 {
+		t.Fatalf("one says that it is over: %+v", inc)
+	}
+	if got := w.send("prom", push(begun.Add(-time.Minute), now.Add(4*time.Minute)))[0]; got.Opened || !got.Quiet {
+		t.Errorf("the other one is a little behind: %+v", got)
 	}
 }
 
@@ -424,14 +493,14 @@ func TestWrongMessagesNameTheField(t *testing.T) {
 		{"am-east", `{"alerts": {}}`, "alerts"},
 		{"am-east", `{"alerts": [{"status": "firing"}, {"status": "firing", "labels": ["a"]}]}`, "alerts[1].labels"},
 		{"am-east", `{"alerts": [{"status": "firing", "labels": {"a": 1}}]}`, "alerts[0].labels"},
-		{"am-east", `{"alerts": [{"status": "firing", "startsAt": "now"}]}`, "alerts[0]"},
+		{"am-east", `{"alerts": [{"status": "firing", "startsAt": "now"}]}`, "alerts[0].startsAt"},
 		{"graf", `{"alerts": [{"status": 5}]}`, "alerts[0].status"},
 		{"graf", `{"truncatedAlerts": "many", "alerts": []}`, "truncatedAlerts"},
 		{"graf", `{"status": "firing"}`, "alerts"},
 		{"prom", `{}`, "body"},
 		{"prom", `[{"labels": {"a": "b"}}, {"labels": {"a": 2}}, 3]`, "alerts[1].labels"},
 		{"prom", `[{"labels": {"alertname": "a", "job": "_tocsin"}}]`, "alerts[0].job"},
-		{"prom", `[{"labels": {"alertname": "a"}, "endsAt": 5}]`, "alerts[0]"},
+		{"prom", `[{"labels": {"alertname": "a"}, "endsAt": 5}]`, "alerts[0].endsAt"},
 	} {
 		m, err := intake.Read(w.file, w.file.Sources[c.source], []byte(c.body))
 		var wrong *intake.InputError
