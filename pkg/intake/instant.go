@@ -13,17 +13,12 @@ type instant struct {
 }
 
 func (i *instant) UnmarshalJSON(b []byte) error {
-	*i = instant{wrong: true}
 	var s *string
-	if json.Unmarshal(b, &s) != nil {
-		return nil
-	}
-	if s == nil || *s == "" {
-		i.wrong = false
-		return nil
-	}
-	if t, err := time.Parse(time.RFC3339, *s); err == nil {
-		*i = instant{at: t}
+	err := json.Unmarshal(b, &s)
+	*i = instant{wrong: err != nil}
+	if err == nil && s != nil && *s != "" {
+		i.at, err = time.Parse(time.RFC3339, *s)
+		i.wrong = err != nil
 	}
 	return nil
 }

@@ -34,9 +34,9 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 	}
 	defer leave()
 	c := callerOf(ctx)
-	source := config.TypeNative
-	if c.Source != "" {
-		source = c.Source
+	source, err := s.sourceAt(ctx, config.TypeNative)
+	if err != nil {
+		return nil, err
 	}
 	src := intake.SourceOf(s.file(), source, config.TypeNative)
 	if err := s.within(src, len(in.RawBody)); err != nil {

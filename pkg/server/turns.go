@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 )
 
 // turnWait is how long an alert may wait for its turn: well below the shortest timeout that a source is known to have.
@@ -36,6 +33,5 @@ func (s *Server) turn(ctx context.Context) (leave func(), err error) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	p := problem(http.StatusServiceUnavailable, "", "more alerts come in at this moment than the database takes: send it again")
-	return nil, huma.ErrorWithHeaders(p, http.Header{"Retry-After": {"1"}})
+	return nil, comeAgain("more alerts come in at this moment than the database takes: send it again")
 }
