@@ -197,7 +197,7 @@ func TestAWrongAlertOfAGroupCostsNoOther(t *testing.T) {
 	if diff := cmp.Diff([]string{"alerts[1].job", "alerts[2].status", "alerts[3]", "alerts[4].startsAt", "alerts[5].labels"}, wrong); diff != "" || m.Alerts != 1 || len(m.Groups) != 1 {
 		t.Fatalf("%s %+v", diff, m)
 	}
-	rs, err := w.in.AcceptAll(t.Context(), m.Groups)
+	rs, err := w.acceptAll(m)
 	if err != nil || len(rs) != 1 || !rs[0].Opened {
 		t.Fatalf("%+v, %v", rs, err)
 	}
@@ -205,7 +205,7 @@ func TestAWrongAlertOfAGroupCostsNoOther(t *testing.T) {
 		t.Errorf("%+v", inc)
 	}
 	m = w.read("am-west", strings.Replace(body, `"status": "firing", "labels": {"alertname": "Good"`, `"status": "resolved", "labels": {"alertname": "Good"`, 1))
-	if rs, err := w.in.AcceptAll(t.Context(), m.Groups); err != nil || rs[0].State != message.Open {
+	if rs, err := w.acceptAll(m); err != nil || rs[0].State != message.Open {
 		t.Errorf("nobody knows whether the others fire: %+v, %v", rs, err)
 	}
 	if rs := w.send("am-west", `{"groupKey": "g", "alerts": [{"status": "resolved", "labels": {"alertname": "Good", "severity": "critical"}}]}`); rs[0].State != message.Resolved {

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -52,18 +55,48 @@ func Read(f *config.File, src config.Source, body []byte) (Message, error) {
 	return Message{}, &InputError{"body", "no source speaks " + src.Type}
 }
 
-// AcceptAll accepts the groups of a message, each in a transaction of its own. An error leaves those before it committed:
-// the sender sends all of them again, and what is there already changes nothing.
-func (i *Intake) AcceptAll(ctx context.Context, groups []Group) ([]Result, error) {
-	out := make([]Result, 0, len(groups))
-	for _, g := range groups {
-		r, err := i.Accept(ctx, g)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, r)
+// maxFailed is how many groups of a message may fail before the others are left for the next time: one that can't be
+// taken holds up no other, and a database that takes none is not asked thousands of times.
+const maxFailed = 3
+
+// AcceptAll accepts the groups of a message, each in a transaction of its own, so many at once. A result that is nil is that
+// of a group that was not taken; an error says why. The sender sends all of them again then, and what is there already changes
+// nothing. It begins anywhere: of a message that is never taken whole, each group has its turn sooner or later.
+func (i *Intake) AcceptAll(ctx context.Context, groups []Group, atOnce int) ([]*Result, error) {
+	out, errs := make([]*Result, len(groups)), make([]error, len(groups))
+	if len(groups) == 0 {
+		return out, nil
 	}
-	return out, nil
+	begin := rand.IntN(len(groups))
+	var next, failed atomic.Int64
+	var all sync.WaitGroup
+	for range min(atOnce, len(groups)) {
+		all.Go(func() {
+			for failed.Load() < maxFailed {
+				n := int(next.Add(1)) - 1
+				if n >= len(groups) {
+					return
+				}
+				n = (begin + n) % len(groups)
+				r, err := i.Accept(ctx, groups[n])
+				if err != nil {
+					errs[n] = err
+					failed.Add(1)
+					continue
+				}
+				out[n] = &r
+			}
+		})
+	}
+	all.Wait()
+	var first error
+	for _, err := range errs {
+		var wrong *InputError
+		if err != nil && (first == nil || errors.As(first, &wrong)) {
+			first = err // what the sender must send again counts before what it must change
+		}
+	}
+	return out, first
 }
 
 // group adds an alert to the others that belong to its incident. A wrong one is left out and told; at is where it stands.

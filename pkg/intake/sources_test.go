@@ -79,11 +79,22 @@ func (w *world) send(source string, body any) []intake.Result {
 	if len(m.Wrong) > 0 {
 		w.t.Fatalf("%s: %v", source, m.Wrong[0])
 	}
-	rs, err := w.in.AcceptAll(w.t.Context(), m.Groups)
+	rs, err := w.acceptAll(m)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return rs
+}
+
+func (w *world) acceptAll(m intake.Message) (out []intake.Result, err error) {
+	w.t.Helper()
+	rs, err := w.in.AcceptAll(w.t.Context(), m.Groups, 2)
+	for _, r := range rs {
+		if r != nil {
+			out = append(out, *r)
+		}
+	}
+	return out, err
 }
 
 func (w *world) read(source, body string) intake.Message {
@@ -164,6 +175,34 @@ func TestAlertsOfOnePushAreIncidentsByKey(t *testing.T) {
 	w.file.Routes[0].GroupBy = []string{"alertname"}
 	if rs := w.send("plain", all); len(rs) != 1 {
 		t.Errorf("by group_by of the route: %d incidents", len(rs))
+	}
+}
+
+// One that the database does not take holds up no other of the message, wherever it stands.
+func TestOneIncidentThatFailsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { withSources(t, f) })
+	w.exec(`create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no' using errcode = '53100'; end $$;
+		create trigger refuse before insert on incident for each row when (new.key like '%bad%') execute function refuse()`)
+	now := w.now()
+	var all []pushed
+	for _, cluster := range []string{"a", "b", "bad", "c", "d"} {
+		all = append(all, push(now, now.Add(time.Hour), "cluster", cluster)...)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.read("prom", string(text))
+	for range 3 {
+		rs, err := w.acceptAll(m)
+		var wrong *intake.InputError
+		if len(rs) != 4 || err == nil || errors.As(err, &wrong) {
+			t.Fatalf("%+v, %v", rs, err)
+		}
+	}
+	if n := one[int](w, "select count(*)::int from incident"); n != 4 {
+		t.Errorf("%d incidents", n)
 	}
 }
 

@@ -100,12 +100,17 @@ func (s *Server) take(ctx context.Context, src config.Source, text []byte) (*bod
 		return nil, err
 	}
 	defer leave()
-	results, err := s.intake.AcceptAll(ctx, m.Groups)
+	more, leaveMore := s.moreTurns(min(len(m.Groups), maxAtOnce) - 1)
+	defer leaveMore()
+	results, err := s.intake.AcceptAll(ctx, m.Groups, 1+more)
 	out := api.AcceptedGroup{Incidents: []api.Accepted{}}
 	for n, r := range results {
-		s.took(src.Name, r, len(m.Groups[n].Alerts))
+		if r == nil {
+			continue
+		}
+		s.took(src.Name, *r, len(m.Groups[n].Alerts))
 		if r.IncidentID != uuid.Nil {
-			out.Incidents = append(out.Incidents, accepted(r))
+			out.Incidents = append(out.Incidents, accepted(*r))
 		}
 	}
 	if err != nil {

@@ -8,6 +8,9 @@ import (
 // turnWait is how long an alert may wait for its turn: well below the shortest timeout that a source is known to have.
 const turnWait = time.Second
 
+// maxAtOnce is how many incidents of one message may be written at once.
+const maxAtOnce = 8
+
 // turns is how many alerts may be taken at once: most of the database's connections, so that answers of people and the
 // scheduler find one also in a storm.
 func turns(connections int) int { return max(connections*3/4, 1) }
@@ -34,4 +37,22 @@ func (s *Server) turn(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 	}
 	return nil, comeAgain("more alerts come in at this moment than the database takes: send it again")
+}
+
+// moreTurns takes up to most turns more, as far as nobody else needs them: a message with a thousand incidents is not done
+// within its sender's patience one by one.
+func (s *Server) moreTurns(most int) (got int, leave func()) {
+	for ; got < most; got++ {
+		select {
+		case s.turns <- struct{}{}:
+			continue
+		default:
+		}
+		break
+	}
+	return got, func() {
+		for range got {
+			<-s.turns
+		}
+	}
 }
