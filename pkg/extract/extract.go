@@ -53,7 +53,7 @@ func Compile(text string, names ...string) (Expression, error) {
 	}
 	p, err := expr.Compile(text, expr.Env(env), expr.MaxNodes(maxNodes),
 		// The same message must give the same alert whenever it is read, and no small message a large one.
-		expr.DisableBuiltin("now"), expr.DisableBuiltin("repeat"), expr.DisableBuiltin("replace"), expr.DisableBuiltin("get"))
+		expr.DisableBuiltin("now"), expr.DisableBuiltin("repeat"), expr.DisableBuiltin("replace"), expr.DisableBuiltin("reduce"), expr.DisableBuiltin("get"))
 	if err != nil {
 		return Expression{}, spoken(err)
 	}
