@@ -207,14 +207,15 @@ func (w *peerWorld) incidents(t *testing.T, group string) (out []api.Incident) {
 // incident is the newest incident of a group, with its timeline.
 func (w *peerWorld) incident(t *testing.T, group string) api.Incident {
 	t.Helper()
-	for _, i := range w.incidents(t, group) {
-		full, err := w.client.Incident(within(t), i.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return full
+	all := w.incidents(t, group)
+	if len(all) == 0 {
+		return api.Incident{}
 	}
-	return api.Incident{}
+	full, err := w.client.Incident(within(t), all[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return full
 }
 
 // cards are the cards of a group's incidents, oldest first.
