@@ -59,7 +59,7 @@ func readGroup(f *config.File, src config.Source, body []byte) (Message, error) 
 	if w.Alerts == nil {
 		return Message{}, &InputError{"alerts", "the list is missing; send a webhook message as Alertmanager (version 4) and Grafana do"}
 	}
-	g := Group{Source: src.Name, Key: w.GroupKey, Truncated: max(w.TruncatedAlerts, 0), Clip: true}
+	g := Group{Source: src.Name, Key: w.GroupKey, Truncated: min(max(w.TruncatedAlerts, 0), maxTruncated), Clip: true}
 	if g.Key == "" {
 		g.Key = fmt.Sprintf("%s{%s}", w.Receiver, pairs(w.GroupLabels))
 	}

@@ -17,6 +17,9 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 )
 
+// maxTruncated bounds how many alerts a source may say that it left out: the column holds no more.
+const maxTruncated = 1_000_000_000
+
 // maxAlerts bounds one message: each alert may be an incident with a transaction of its own.
 const maxAlerts = 10_000
 

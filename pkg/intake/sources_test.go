@@ -552,7 +552,35 @@ func TestWrongMessagesNameTheField(t *testing.T) {
 	}
 }
 
-// fuzzSource checks that whatever a source sends is read or refused, and that what is read can be stored.
+// What is read can be stored, whatever it holds: else the database would refuse it each time that it is sent again.
+func TestWhatIsReadCanBeStored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { withSources(t, f) })
+	long := strings.Repeat("\u00e9", 20_000)
+	odd := `\u0000\ud800\u202e` + "\xff" + `"` // closes a string
+	for n, c := range []struct{ source, body string }{
+		{"am-west", `{"groupKey": "` + odd + `, "truncatedAlerts": 9223372036854775807, "commonAnnotations": {"summary": "` + odd + `}, "alerts": [{"status": "firing", "fingerprint": "` + odd + `,
+			"labels": {"alertname": "` + odd + `, "a\u0000": "` + odd + `, "": "x"}, "annotations": {"description": "` + odd + `}, "generatorURL": "http://a/` + odd + `, "startsAt": "9999-12-31T23:59:59Z"}]}`},
+		{"am-west", `{"receiver": "` + long + `", "alerts": [{"status": "firing", "labels": {"alertname": "` + long + `", "` + long + `": "` + long + `"}, "annotations": {"summary": "` + long + `"}, "startsAt": "0000-01-01T00:00:00Z"},
+			{"status": "resolved", "labels": {}, "endsAt": "0001-01-01T00:00:00Z"}]}`},
+		{"prom", `[{"labels": {"cluster": "` + odd + `, "alertname": ""}, "startsAt": "0001-01-01T00:00:00Z", "endsAt": "9999-12-31T23:59:59+23:59"}, {"labels": {"a": "` + long + `"}, "endsAt": "2200-01-01T00:00:00Z", "generatorURL": "::"}]`},
+		{"many", `{"items": [{"name": "` + odd + `, "id": 1e308, "since": -1e15, "until": 1e14, "labels": {"` + odd + `: {"` + odd + `: []}}, "links": ["http://` + odd + `]}]}`},
+		{"own", `{"kind": "` + odd + `, "title": "` + odd + `, "labels": {"a": "` + odd + `}}`},
+	} {
+		m := w.read(c.source, c.body)
+		if len(m.Wrong) > 0 || len(m.Groups) == 0 {
+			t.Errorf("%d: %v", n, m.Wrong)
+			continue
+		}
+		for range 2 {
+			if _, err := w.acceptAll(m); err != nil {
+				t.Errorf("%d: %v", n, err)
+			}
+		}
+	}
+}
+
+// fuzzSource checks that whatever a source sends is read or refused.
 func fuzzSource(f *testing.F, source string, seeds ...string) {
 	for _, s := range append(seeds, `{}`, `[]`, `null`, `[{"labels":{"a":"b"}}]`, `{"alerts":[null]}`) {
 		f.Add([]byte(s))

@@ -2,10 +2,13 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -152,6 +155,15 @@ func TestTheRateOfASource(t *testing.T) {
 	}
 	if status, _, body := w.send("old-token", http.MethodPost, "/v1/sources/old", `{"name": "a"}`); status != 202 {
 		t.Errorf("another source: %d %s", status, body)
+	}
+}
+
+// Alertmanager gives a message up after a 408; after a 503 it sends it again.
+func TestASlowBodyIsSentAgain(t *testing.T) {
+	t.Parallel()
+	var p *api.Problem
+	if err := huma.Error408RequestTimeout("too slow"); err.GetStatus() != http.StatusServiceUnavailable || !errors.As(err, &p) || p.Type != api.ProblemTimeout {
+		t.Errorf("%d %v", err.GetStatus(), err)
 	}
 }
 
