@@ -25,6 +25,7 @@ type webhook struct {
 	Alerts            []json.RawMessage `json:"alerts"`
 
 	// Grafana's
+	OrgID   int64  `json:"orgId"`
 	Title   string `json:"title"`
 	Message string `json:"message"`
 }
@@ -42,6 +43,7 @@ type webhookAlert struct {
 	SilenceURL   string `json:"silenceURL"`
 	DashboardURL string `json:"dashboardURL"`
 	PanelURL     string `json:"panelURL"`
+	ImageURL     string `json:"imageURL"`
 }
 
 // readGroup reads the body of a webhook call of Alertmanager or Grafana. One message is one incident: its groupKey is the
@@ -62,6 +64,9 @@ func readGroup(f *config.File, src config.Source, body []byte) (Message, error) 
 	g := Group{Source: src.Name, Key: w.GroupKey, Truncated: min(max(w.TruncatedAlerts, 0), maxTruncated), Clip: true}
 	if g.Key == "" {
 		g.Key = fmt.Sprintf("%s{%s}", w.Receiver, pairs(w.GroupLabels))
+	}
+	if w.OrgID > 1 {
+		g.Key = fmt.Sprintf("org %d %s", w.OrgID, g.Key) // its organisations have policies of their own, whose keys look alike
 	}
 	g.Key = scoped(src, g.Key)
 	if g.Title = w.CommonAnnotations["summary"]; g.Title == "" && len(w.Alerts) > 1 {
@@ -123,7 +128,7 @@ func (w *webhook) alert(src config.Source, raw json.RawMessage, a *webhookAlert)
 		p.Text = ownText(w.Message)
 	}
 	p.Links = links(
-		message.Link{Title: "Runbook", URL: a.Annotations["runbook_url"]}, message.Link{Title: "Panel", URL: a.PanelURL},
+		message.Link{Title: "Runbook", URL: a.Annotations["runbook_url"]}, message.Link{Title: "Panel", URL: a.PanelURL}, message.Link{Title: "Image", URL: a.ImageURL},
 		message.Link{Title: "Dashboard", URL: a.DashboardURL}, message.Link{Title: "Source", URL: a.GeneratorURL},
 		message.Link{Title: "Silence", URL: a.SilenceURL}, message.Link{Title: sender(src), URL: w.ExternalURL},
 	)

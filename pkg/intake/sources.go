@@ -36,7 +36,7 @@ type Message struct {
 // SourceOf is a source of the file, or a built-in one of the same name that says nothing but its type.
 func SourceOf(f *config.File, name, kind string) config.Source {
 	s, ok := f.Sources[name]
-	if !ok {
+	if !ok || s.Type != kind {
 		s = config.Source{Name: name, MaxBody: config.BodyBound(kind)}
 	}
 	s.Type = kind

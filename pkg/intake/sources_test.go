@@ -411,7 +411,7 @@ const grafana = `{
     {"status": "firing", "labels": {"alertname": "High load", "grafana_folder": "Prod", "severity": "critical", "host": "db-1"},
      "annotations": {"summary": "Load of db-1 is high", "description": "above 90", "runbook_url": "https://example.com/rb"},
      "startsAt": "2026-11-29T04:00:00+02:00", "endsAt": "0001-01-01T00:00:00Z", "generatorURL": "https://grafana.example.com/alerting/grafana/abc/view",
-     "fingerprint": "c6eadffa33fcdf37", "silenceURL": "https://grafana.example.com/alerting/silence/new", "dashboardURL": "https://grafana.example.com/d/x",
+     "fingerprint": "c6eadffa33fcdf37", "silenceURL": "https://grafana.example.com/alerting/silence/new", "imageURL": "https://grafana.example.com/i.png", "dashboardURL": "https://grafana.example.com/d/x",
      "panelURL": "https://grafana.example.com/d/x?viewPanel=1", "values": {"A": 95.2, "C": 1}, "valueString": "[ var='A' value=95.2 ]"},
     {"status": "STATUS", "labels": {"alertname": "High load", "grafana_folder": "Prod", "severity": "warning", "host": "db-2"}, "annotations": {},
      "startsAt": "2026-11-29T04:00:00+02:00", "endsAt": "0001-01-01T00:00:00Z", "fingerprint": "ab", "values": null}
@@ -433,7 +433,7 @@ func TestGrafanaMessage(t *testing.T) {
 	}
 	want := map[string]string{
 		"Runbook": "https://example.com/rb", "Panel": "https://grafana.example.com/d/x?viewPanel=1", "Dashboard": "https://grafana.example.com/d/x",
-		"Source": "https://grafana.example.com/alerting/grafana/abc/view", "Silence": "https://grafana.example.com/alerting/silence/new", "Grafana": "https://grafana.example.com/",
+		"Image": "https://grafana.example.com/i.png", "Source": "https://grafana.example.com/alerting/grafana/abc/view", "Silence": "https://grafana.example.com/alerting/silence/new", "Grafana": "https://grafana.example.com/",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -442,6 +442,9 @@ func TestGrafanaMessage(t *testing.T) {
 	w.send("graf", strings.NewReplacer("95.2", "96.1", "FIRING:2", "FIRING:3").Replace(body))
 	if after := w.incident(r.IncidentID); after.Revision != inc.Revision || after.Sequence != inc.Sequence {
 		t.Errorf("a re-send is news: %+v", after)
+	}
+	if other := w.send("graf", strings.Replace(body, `"orgId": 1`, `"orgId": 2`, 1))[0]; other.IncidentID == r.IncidentID {
+		t.Error("another organisation's alerts are in it")
 	}
 	ended := strings.ReplaceAll(strings.Replace(body, "STATUS", "resolved", 1), `"status": "firing", "labels"`, `"status": "resolved", "labels"`)
 	if got := w.send("graf", ended)[0]; got.State != message.Resolved {
