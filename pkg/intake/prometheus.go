@@ -48,12 +48,16 @@ func readPrometheus(f *config.File, src config.Source, body []byte) (Message, er
 			continue
 		}
 		p := labelled(a.Labels, a.Annotations)
-		if wrong := words(src, &p, extract.Input{extract.Labels: names(a.Labels), extract.Annotations: names(a.Annotations)}); wrong != nil {
-			wrong.Field = at(n) + wrong.Field
+		m.words(src, &p, at(n), extract.Input{extract.Labels: names(a.Labels), extract.Annotations: names(a.Annotations)})
+		p.Fingerprint, p.Firing = labelsFingerprint(a.Labels), true
+		var wrong *InputError
+		if p.StartsAt, wrong = a.StartsAt.read(at(n) + "startsAt"); wrong == nil {
+			p.EndsAt, wrong = a.EndsAt.read(at(n) + "endsAt")
+		}
+		if wrong != nil {
 			m.Wrong = append(m.Wrong, wrong)
 			continue
 		}
-		p.Fingerprint, p.Firing, p.StartsAt, p.EndsAt = labelsFingerprint(a.Labels), true, a.StartsAt.Time, a.EndsAt.Time
 		p.Links = links(message.Link{Title: "Runbook", URL: a.Annotations["runbook_url"]}, message.Link{Title: "Source", URL: a.GeneratorURL})
 		m.group(f, src, p, at(n), Group{Clip: true, Pair: true})
 	}

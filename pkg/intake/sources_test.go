@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -26,6 +27,9 @@ sources:
   am-west: {type: alertmanager, token: t2}
   prom: {type: prometheus, token: t3, group_by: [cluster]}
   graf: {type: grafana, token: t4, topic: {job: '{labels.grafana_folder}'}}
+  brittle-am: {type: alertmanager, token: t8, topic: {job: '{labels.team.name}'}}
+  brittle-prom: {type: prometheus, token: t9, topic: {job: '{split(labels.team, ":")[1]}'}}
+  brittle-json: {type: generic, token: t10, topic: {job: '{body.a.b}'}, fields: {title: '"t"', labels: alert.labels}}
   own: {type: native, token: t5, topic: {criticality: high, job: '{labels.team}'}}
   ci:
     type: generic
@@ -76,11 +80,22 @@ func (w *world) send(source string, body any) []intake.Result {
 	if len(m.Wrong) > 0 {
 		w.t.Fatalf("%s: %v", source, m.Wrong[0])
 	}
-	rs, err := w.in.AcceptAll(w.t.Context(), m.Groups, nil)
+	rs, err := w.acceptAll(m)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return rs
+}
+
+func (w *world) acceptAll(m intake.Message) (out []intake.Result, err error) {
+	w.t.Helper()
+	rs, err := w.in.AcceptAll(w.t.Context(), m.Groups, 2, func(context.Context, string) (func(), error) { return func() {}, nil })
+	for _, r := range rs {
+		if r != nil {
+			out = append(out, *r)
+		}
+	}
+	return out, err
 }
 
 func (w *world) read(source, body string) intake.Message {
@@ -164,6 +179,34 @@ func TestAlertsOfOnePushAreIncidentsByKey(t *testing.T) {
 	}
 }
 
+// One that the database does not take holds up no other of the message, wherever it stands.
+func TestOneIncidentThatFailsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { withSources(t, f) })
+	w.exec(`create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no' using errcode = '53100'; end $$;
+		create trigger refuse before insert on incident for each row when (new.key like '%bad%') execute function refuse()`)
+	now := w.now()
+	var all []pushed
+	for _, cluster := range []string{"a", "b", "bad", "c", "d"} {
+		all = append(all, push(now, now.Add(time.Hour), "cluster", cluster)...)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.read("prom", string(text))
+	for range 3 {
+		rs, err := w.acceptAll(m)
+		var wrong *intake.InputError
+		if len(rs) != 4 || err == nil || errors.As(err, &wrong) {
+			t.Fatalf("%+v, %v", rs, err)
+		}
+	}
+	if n := one[int](w, "select count(*)::int from incident"); n != 4 {
+		t.Errorf("%d incidents", n)
+	}
+}
+
 // prometheus/common's model.LabelSet.Fingerprint gives the same.
 func TestFingerprintIsAlertmanagers(t *testing.T) {
 	t.Parallel()
@@ -214,6 +257,72 @@ func TestAPairDoesNotReopenWhatAPersonResolved(t *testing.T) {
 	w.resolve(r.IncidentID)
 	if got := w.send("prom", push(now.Add(-time.Minute), now.Add(4*time.Minute)))[0]; got.Opened || !got.Quiet {
 		t.Errorf("the other one of the pair: %+v", got)
+	}
+}
+
+// later lets time pass for all that is stored.
+func (w *world) later(d time.Duration) {
+	w.t.Helper()
+	by := d.String()
+	w.exec("update alert set last_seen_at = last_seen_at - $1::interval, first_seen_at = first_seen_at - $1::interval, starts_at = starts_at - $1::interval, ends_at = ends_at - $1::interval", by)
+	w.exec("update incident set opened_at = opened_at - $1::interval, resolved_at = resolved_at - $1::interval", by)
+}
+
+// One of a pair sees an end, and repeats it every minute; the other one sees it fire on.
+func TestAPairThatDisagreesDoesNotFlap(t *testing.T) {
+	t.Parallel()
+	for name, besides := range map[string]bool{"alone": false, "beside another alert": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(f *config.File) { withSources(t, f) })
+			now := w.now()
+			r := w.send("prom", push(now.Add(-2*time.Minute), now.Add(10*time.Minute)))[0]
+			if besides {
+				w.send("prom", push(now, now.Add(time.Hour), "host", "2"))
+			}
+			over := now.Add(-time.Second)
+			w.send("prom", push(now.Add(-2*time.Minute), over))
+			w.send("prom", push(now.Add(-2*time.Minute), over))
+			if got := w.send("prom", push(now.Add(-time.Minute), now.Add(10*time.Minute)))[0]; got.Opened || got.IncidentID != r.IncidentID {
+				t.Fatalf("the word of the other one is late: %+v", got)
+			}
+			w.later(time.Minute)
+			w.send("prom", push(now.Add(-3*time.Minute), over.Add(-time.Minute))) // again
+			w.later(90 * time.Second)
+			const passed = 150 * time.Second
+			got := w.send("prom", push(now.Add(-time.Minute-passed), now.Add(10*time.Minute)))[0]
+			if got.State != message.Open || got.Opened == besides {
+				t.Fatalf("the other one still means it: %+v", got)
+			}
+			firing := w.incident(got.IncidentID).Firing
+			again := w.send("prom", push(now.Add(-2*time.Minute-passed), over.Add(-passed)))[0]
+			if inc := w.incident(got.IncidentID); again.Opened || inc.State != message.Open || inc.Firing != firing {
+				t.Errorf("the first one repeats what it has said: %+v, %+v", again, inc)
+			}
+			// Both mean it.
+			w.later(time.Minute)
+			w.send("prom", push(now.Add(-2*time.Minute-passed), w.now()))
+			if inc := w.incident(got.IncidentID); inc.Firing != firing-1 {
+				t.Errorf("the end that both see: %+v", inc)
+			}
+		})
+	}
+}
+
+func TestTheLateWordOfAPairDoesNotReopenWhatAPersonResolved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { withSources(t, f) })
+	now := w.now()
+	r := w.send("prom", push(now.Add(-2*time.Minute), now.Add(4*time.Minute)))[0]
+	w.resolve(r.IncidentID)
+	w.later(time.Hour)
+	begun := now.Add(-time.Hour)
+	w.send("prom", push(begun.Add(-2*time.Minute), now.Add(-time.Second)))
+	if inc := w.incident(r.IncidentID); inc.Firing != 0 {
+		t.Fatalf("one says that it is over: %+v", inc)
+	}
+	if got := w.send("prom", push(begun.Add(-time.Minute), now.Add(4*time.Minute)))[0]; got.Opened || !got.Quiet {
+		t.Errorf("the other one is a little behind: %+v", got)
 	}
 }
 
@@ -303,7 +412,7 @@ const grafana = `{
     {"status": "firing", "labels": {"alertname": "High load", "grafana_folder": "Prod", "severity": "critical", "host": "db-1"},
      "annotations": {"summary": "Load of db-1 is high", "description": "above 90", "runbook_url": "https://example.com/rb"},
      "startsAt": "2026-11-29T04:00:00+02:00", "endsAt": "0001-01-01T00:00:00Z", "generatorURL": "https://grafana.example.com/alerting/grafana/abc/view",
-     "fingerprint": "c6eadffa33fcdf37", "silenceURL": "https://grafana.example.com/alerting/silence/new", "dashboardURL": "https://grafana.example.com/d/x",
+     "fingerprint": "c6eadffa33fcdf37", "silenceURL": "https://grafana.example.com/alerting/silence/new", "imageURL": "https://grafana.example.com/i.png", "dashboardURL": "https://grafana.example.com/d/x",
      "panelURL": "https://grafana.example.com/d/x?viewPanel=1", "values": {"A": 95.2, "C": 1}, "valueString": "[ var='A' value=95.2 ]"},
     {"status": "STATUS", "labels": {"alertname": "High load", "grafana_folder": "Prod", "severity": "warning", "host": "db-2"}, "annotations": {},
      "startsAt": "2026-11-29T04:00:00+02:00", "endsAt": "0001-01-01T00:00:00Z", "fingerprint": "ab", "values": null}
@@ -325,7 +434,7 @@ func TestGrafanaMessage(t *testing.T) {
 	}
 	want := map[string]string{
 		"Runbook": "https://example.com/rb", "Panel": "https://grafana.example.com/d/x?viewPanel=1", "Dashboard": "https://grafana.example.com/d/x",
-		"Source": "https://grafana.example.com/alerting/grafana/abc/view", "Silence": "https://grafana.example.com/alerting/silence/new", "Grafana": "https://grafana.example.com/",
+		"Image": "https://grafana.example.com/i.png", "Source": "https://grafana.example.com/alerting/grafana/abc/view", "Silence": "https://grafana.example.com/alerting/silence/new", "Grafana": "https://grafana.example.com/",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -334,6 +443,9 @@ func TestGrafanaMessage(t *testing.T) {
 	w.send("graf", strings.NewReplacer("95.2", "96.1", "FIRING:2", "FIRING:3").Replace(body))
 	if after := w.incident(r.IncidentID); after.Revision != inc.Revision || after.Sequence != inc.Sequence {
 		t.Errorf("a re-send is news: %+v", after)
+	}
+	if other := w.send("graf", strings.Replace(body, `"orgId": 1`, `"orgId": 2`, 1))[0]; other.IncidentID == r.IncidentID {
+		t.Error("another organisation's alerts are in it")
 	}
 	ended := strings.ReplaceAll(strings.Replace(body, "STATUS", "resolved", 1), `"status": "firing", "labels"`, `"status": "resolved", "labels"`)
 	if got := w.send("graf", ended)[0]; got.State != message.Resolved {
@@ -424,14 +536,14 @@ func TestWrongMessagesNameTheField(t *testing.T) {
 		{"am-east", `{"alerts": {}}`, "alerts"},
 		{"am-east", `{"alerts": [{"status": "firing"}, {"status": "firing", "labels": ["a"]}]}`, "alerts[1].labels"},
 		{"am-east", `{"alerts": [{"status": "firing", "labels": {"a": 1}}]}`, "alerts[0].labels"},
-		{"am-east", `{"alerts": [{"status": "firing", "startsAt": "now"}]}`, "alerts[0]"},
+		{"am-east", `{"alerts": [{"status": "firing", "startsAt": "now"}]}`, "alerts[0].startsAt"},
 		{"graf", `{"alerts": [{"status": 5}]}`, "alerts[0].status"},
 		{"graf", `{"truncatedAlerts": "many", "alerts": []}`, "truncatedAlerts"},
 		{"graf", `{"status": "firing"}`, "alerts"},
 		{"prom", `{}`, "body"},
 		{"prom", `[{"labels": {"a": "b"}}, {"labels": {"a": 2}}, 3]`, "alerts[1].labels"},
 		{"prom", `[{"labels": {"alertname": "a", "job": "_tocsin"}}]`, "alerts[0].job"},
-		{"prom", `[{"labels": {"alertname": "a"}, "endsAt": 5}]`, "alerts[0]"},
+		{"prom", `[{"labels": {"alertname": "a"}, "endsAt": 5}]`, "alerts[0].endsAt"},
 	} {
 		m, err := intake.Read(w.file, w.file.Sources[c.source], []byte(c.body))
 		var wrong *intake.InputError
@@ -444,7 +556,35 @@ func TestWrongMessagesNameTheField(t *testing.T) {
 	}
 }
 
-// fuzzSource checks that whatever a source sends is read or refused, and that what is read can be stored.
+// What is read can be stored, whatever it holds: else the database would refuse it each time that it is sent again.
+func TestWhatIsReadCanBeStored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { withSources(t, f) })
+	long := strings.Repeat("\u00e9", 20_000)
+	odd := `\u0000\ud800\u202e` + "\xff" + `"` // closes a string
+	for n, c := range []struct{ source, body string }{
+		{"am-west", `{"groupKey": "` + odd + `, "truncatedAlerts": 9223372036854775807, "commonAnnotations": {"summary": "` + odd + `}, "alerts": [{"status": "firing", "fingerprint": "` + odd + `,
+			"labels": {"alertname": "` + odd + `, "a\u0000": "` + odd + `, "": "x"}, "annotations": {"description": "` + odd + `}, "generatorURL": "http://a/` + odd + `, "startsAt": "9999-12-31T23:59:59Z"}]}`},
+		{"am-west", `{"receiver": "` + long + `", "alerts": [{"status": "firing", "labels": {"alertname": "` + long + `", "` + long + `": "` + long + `"}, "annotations": {"summary": "` + long + `"}, "startsAt": "0000-01-01T00:00:00Z"},
+			{"status": "resolved", "labels": {}, "endsAt": "0001-01-01T00:00:00Z"}]}`},
+		{"prom", `[{"labels": {"cluster": "` + odd + `, "alertname": ""}, "startsAt": "0001-01-01T00:00:00Z", "endsAt": "9999-12-31T23:59:59+23:59"}, {"labels": {"a": "` + long + `"}, "endsAt": "2200-01-01T00:00:00Z", "generatorURL": "::"}]`},
+		{"many", `{"items": [{"name": "` + odd + `, "id": 1e308, "since": -1e15, "until": 1e14, "labels": {"` + odd + `: {"` + odd + `: []}}, "links": ["http://` + odd + `]}]}`},
+		{"own", `{"kind": "` + odd + `, "title": "` + odd + `, "labels": {"a": "` + odd + `}}`},
+	} {
+		m := w.read(c.source, c.body)
+		if len(m.Wrong) > 0 || len(m.Groups) == 0 {
+			t.Errorf("%d: %v", n, m.Wrong)
+			continue
+		}
+		for range 2 {
+			if _, err := w.acceptAll(m); err != nil {
+				t.Errorf("%d: %v", n, err)
+			}
+		}
+	}
+}
+
+// fuzzSource checks that whatever a source sends is read or refused.
 func fuzzSource(f *testing.F, source string, seeds ...string) {
 	for _, s := range append(seeds, `{}`, `[]`, `null`, `[{"labels":{"a":"b"}}]`, `{"alerts":[null]}`) {
 		f.Add([]byte(s))

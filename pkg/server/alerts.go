@@ -30,9 +30,9 @@ type alertInput struct {
 
 func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accepted], error) {
 	c := callerOf(ctx)
-	source := config.TypeNative
-	if c.Source != "" {
-		source = c.Source
+	source, err := s.sourceAt(ctx, config.TypeNative)
+	if err != nil {
+		return nil, err
 	}
 	src := intake.SourceOf(s.file(), source, config.TypeNative)
 	if err := s.within(src, len(in.RawBody)); err != nil {

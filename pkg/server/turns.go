@@ -2,15 +2,16 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 )
 
 // turnWait is how long an alert may wait for its turn: well below the shortest timeout that a source is known to have.
 const turnWait = time.Second
+
+// maxAtOnce is how many incidents of one message may be written at once: a message with a thousand of them is not done within
+// its sender's patience one by one, and it must leave turns to others.
+const maxAtOnce = 8
 
 // turns is how many alerts may be taken at once: most of the database's connections, so that answers of people and the
 // scheduler find one also in a storm.
@@ -40,10 +41,6 @@ func (s *Server) turn(ctx context.Context, key string) (leave func(), err error)
 	}
 	out()
 	return nil, comeAgain("more alerts come in at this moment than the database takes: send it again")
-}
-
-func comeAgain(detail string) error {
-	return huma.ErrorWithHeaders(problem(http.StatusServiceUnavailable, "", detail), http.Header{"Retry-After": {"1"}})
 }
 
 // gates let one in at a time, by key. The zero value is ready.
