@@ -8,6 +8,7 @@ package scheduler
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -43,6 +44,9 @@ type Scheduler struct {
 	o                           Options
 	announce, escalate, exhaust chan struct{} // nudges; one that waits is enough
 	lapse, missed               ear
+
+	beat     sync.Mutex   // one heartbeat at a time
+	foretold *config.File // what this replica is about to take; nil: it stays as it is
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -98,6 +102,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "decide", Every: 250 * time.Millisecond, Step: s.Decide},
 		{Name: "on call", Every: 2 * time.Second, Step: s.OnCall},
 		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
+		{Name: "rested", Every: 10 * time.Second, Step: s.Rested},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
 	}
@@ -138,27 +143,32 @@ func (s *Scheduler) loop(ctx context.Context, j Job) {
 // Heartbeat says that this replica is alive and which notifiers its file knows. It is called once before the replica's
 // intake opens: what is accepted for a new notifier must not look as if nobody knew it.
 func (s *Scheduler) Heartbeat(ctx context.Context) (bool, error) {
+	s.beat.Lock() // an older heartbeat must not be written after a newer one
+	defer s.beat.Unlock()
 	f := s.o.File()
-	names := make([]string, 0, len(f.Notifiers))
-	for n := range f.Notifiers {
-		names = append(names, n)
+	if s.foretold == f {
+		s.foretold = nil
 	}
-	return false, s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version, FileError: s.o.FileError()})
-}
-
-// Foretell says that this replica is about to take a new file: until it has, both files' notifiers count as known to it,
-// so that nothing is taken for removed in between.
-func (s *Scheduler) Foretell(ctx context.Context, next *config.File) error {
-	f := s.o.File()
-	names := make([]string, 0, len(f.Notifiers)+len(next.Notifiers))
-	for _, all := range []map[string]config.Notifier{f.Notifiers, next.Notifiers} {
-		for n := range all {
-			if !slices.Contains(names, n) {
+	names := slices.AppendSeq([]string{}, maps.Keys(f.Notifiers))
+	if s.foretold != nil {
+		for n := range s.foretold.Notifiers {
+			if _, both := f.Notifiers[n]; !both {
 				names = append(names, n)
 			}
 		}
 	}
-	return s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version, FileError: s.o.FileError()})
+	slices.Sort(names)
+	return false, s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version, FileError: s.o.FileError()})
+}
+
+// Foretell says that this replica is about to take a new file: until it has, both files' notifiers count as known to it,
+// so that nothing is taken for removed in between. That holds for each heartbeat from now on, until the new file is in force.
+func (s *Scheduler) Foretell(ctx context.Context, next *config.File) error {
+	s.beat.Lock()
+	s.foretold = next
+	s.beat.Unlock()
+	_, err := s.Heartbeat(ctx)
+	return err
 }
 
 // Partitions makes the attempt partitions of the time to come.
@@ -166,11 +176,13 @@ func (s *Scheduler) Partitions(ctx context.Context) (bool, error) {
 	return false, s.o.Store.MaintainPartitions(ctx)
 }
 
-// Purge sweeps away what only guards against repeats and is too old to, and pauses that are over.
+// Rested forgets pauses that are over and breakers of files that nobody has any more, so that the alert about one ends.
+func (s *Scheduler) Rested(ctx context.Context) (bool, error) {
+	return false, s.o.Store.PurgePauses(ctx, Alive)
+}
+
+// Purge sweeps away what only guards against repeats and is too old to.
 func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
-	if err := s.o.Store.PurgePauses(ctx, Alive); err != nil {
-		return false, err
-	}
 	n, err := s.o.Store.Purge(ctx, 1000)
 	if err != nil {
 		return false, err
