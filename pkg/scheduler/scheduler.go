@@ -41,9 +41,10 @@ type Options struct {
 
 // Scheduler runs the jobs of one replica.
 type Scheduler struct {
-	o                           Options
-	announce, escalate, exhaust chan struct{} // nudges; one that waits is enough
-	lapse, missed               ear
+	o                  Options
+	announce, escalate chan struct{} // nudges; one that waits is enough
+	exhaust, remove    chan struct{}
+	lapse, missed      ear
 
 	beat     sync.Mutex   // one heartbeat at a time
 	foretold *config.File // what this replica is about to take; nil: it stays as it is
@@ -60,14 +61,17 @@ func New(o Options) *Scheduler {
 	if o.Decided == nil {
 		o.Decided = func(string, int) {}
 	}
-	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1)}
+	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1), remove: make(chan struct{}, 1)}
 }
 
 // Nudge says that a delivery died on this replica: it is announced, and what follows it is brought on, at once.
 func (s *Scheduler) Nudge() { nudge(s.announce) }
 
-// Reloaded says that a new file is in force: a cap that was lowered holds at once.
-func (s *Scheduler) Reloaded() { nudge(s.exhaust) }
+// Reloaded says that a new file is in force: a cap that was lowered holds at once, and so does the grace of what was removed.
+func (s *Scheduler) Reloaded() {
+	nudge(s.exhaust)
+	nudge(s.remove)
+}
 
 func nudge(c chan struct{}) {
 	select {
@@ -95,7 +99,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "pass over", Every: 250 * time.Millisecond, Step: s.PassOver},
 		{Name: "settle", Every: 5 * time.Second, Step: s.Settle},
 		{Name: "expire", Every: 2 * time.Second, Step: s.Expire},
-		{Name: "remove", Every: 10 * time.Second, Step: s.Remove},
+		{Name: "remove", Every: 10 * time.Second, Step: s.Remove, Nudge: s.remove},
 		{Name: "exhaust", Every: time.Minute, Step: s.Exhaust, Nudge: s.exhaust},
 		{Name: "lapse", Every: 2 * time.Second, Step: s.Lapse},
 		{Name: "missed", Every: 2 * time.Second, Step: s.Missed},
