@@ -158,14 +158,20 @@ func (w *trio) sendAgain(slot int, id string) (int, string) {
 	return 0, err.Error()
 }
 
-// comes waits until a query says yes. Some jobs of a replica have their time only every ten seconds.
+// comes waits until a query says yes.
 func (w *trio) comes(what, query string, args ...any) {
 	w.t.Helper()
-	for end := time.Now().Add(time.Minute); !one[bool](w.t, w.db, query, args...); {
+	comes(w.t, w.db, what, query, args...)
+}
+
+// comes is eventually for what a replica looks at every ten seconds only, or has much to do for.
+func comes(t testing.TB, db, what, query string, args ...any) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !one[bool](t, db, query, args...); {
 		if time.Now().After(end) {
-			w.t.Fatalf("%s: it did not come to that", what)
+			t.Fatalf("%s: it did not come to that", what)
 		}
-		chaosWait(w.t.Context(), 50*time.Millisecond)
+		chaosWait(t.Context(), 50*time.Millisecond)
 	}
 }
 
