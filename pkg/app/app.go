@@ -88,7 +88,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if o.ID == "" {
 		o.ID = replicaID()
 	}
-	f, secrets, err := config.Load(o.Path, o.Env)
+	f, secrets, mark, err := load(o.Path, o.Env, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,8 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.force.Store(&inForce{file: f, secrets: secrets, providers: providers, mark: config.Fingerprint(o.Path, f.SecretFiles)})
+	a.force.Store(&inForce{file: f, secrets: secrets, providers: providers, mark: mark})
+	a.reload.started, a.reload.seen = f, mark
 	if a.store, err = openStore(ctx, f, o); err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	})
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
 	a.seen = newSurface(a.registry, f)
-	a.reload.info, a.reload.wrong = registerProcess(a.registry, a.file)
+	a.reload.info, a.reload.wrong, a.reload.restart = registerProcess(a.registry, a.file)
 	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters})
 	a.server = server.New(server.Options{
 		Store: a.store, Intake: a.intake, File: a.file, Providers: byName, Insecure: o.Insecure,
@@ -235,6 +236,7 @@ func (a *App) Run(ctx context.Context) error {
 	// Nothing new is claimed; what is in flight is finished and recorded; then the surface closes. A crash at any point
 	// here is the crash that the rows are made for.
 	a.stopping.Store(true)
+	a.server.HangUp() // who listens goes to another replica now, and keeps nobody here
 	a.log.Info("stopping", zap.Duration("grace", a.file().Server.ShutdownGrace))
 	endDue()
 	scheduled.Wait()
@@ -246,7 +248,6 @@ func (a *App) Run(ctx context.Context) error {
 	} else {
 		working.Wait()
 	}
-	a.server.HangUp() // they would not leave by themselves
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), surfaceGrace)
 	defer cancelLast()
 	if downErr := surface.Shutdown(last); downErr != nil {

@@ -383,7 +383,7 @@ func (c *change) reach(ctx context.Context, g Group, alerts, fresh []plan.Alert,
 		return err
 	}
 	if g.Source == SelfSource {
-		if !g.Loud {
+		if g.Daily {
 			if quiet, err := c.quiet(ctx); err != nil || quiet {
 				return err
 			}

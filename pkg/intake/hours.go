@@ -53,7 +53,7 @@ func (i *Intake) Open(ctx context.Context, incidentID uuid.UUID) (bool, error) {
 			}
 		}
 		if len(alerts) > 0 {
-			if err := c.reach(ctx, Group{Source: inc.Source, Loud: true}, alerts, alerts, &r); err != nil {
+			if err := c.reach(ctx, Group{Source: inc.Source}, alerts, alerts, &r); err != nil {
 				return err
 			}
 		}

@@ -60,7 +60,7 @@ type Group struct {
 	Alerts    []plan.Alert
 	Clip      bool     // cut what is too long instead of refusing it: for sources that would not send it again
 	Pair      bool     // several senders say the same of one alert, each a little apart from the others: Prometheus servers in pairs
-	Loud      bool     // a self-alert that is announced each time, however soon after the last
+	Daily     bool     // a self-alert that is announced once a day at most
 	Avoid     []string // notifiers that it is not sent through while there are others
 }
 

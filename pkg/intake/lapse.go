@@ -86,5 +86,5 @@ func (i *Intake) Called(ctx context.Context, name string) error {
 // HeartbeatMissed is the alert about a heartbeat that did not call in time. It is announced each time: what watches is not
 // what is wrong.
 func HeartbeatMissed(name, criticality string) Self {
-	return Self{Kind: SelfHeartbeat, Criticality: criticality, About: name, Labels: map[string]string{"heartbeat": name}, Loud: true}
+	return Self{Kind: SelfHeartbeat, Criticality: criticality, About: name, Labels: map[string]string{"heartbeat": name}}
 }

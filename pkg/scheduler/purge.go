@@ -9,12 +9,8 @@ import (
 // purgeRows bounds what one transaction of a sweep removes of a sort.
 const purgeRows = 2000
 
-// Purge sweeps away what only guards against repeats and is too old to, pauses that are over, and what the file's
-// retention keeps no longer. Every replica sweeps, in small transactions that pass over what another one has.
+// Purge sweeps away what only guards against repeats and is too old to, and what the file's retention keeps no longer. Every replica sweeps, in small transactions that pass over what another one has.
 func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
-	if err := s.o.Store.PurgePauses(ctx, Alive); err != nil {
-		return false, err
-	}
 	n, err := s.o.Store.Purge(ctx, 1000)
 	if err != nil {
 		return false, err

@@ -105,6 +105,12 @@ func (s *Store) CloseBreaker(ctx context.Context, key string, notifiers []string
 	return n > 0, len(ids), err
 }
 
+// TakeUpWaiting makes due what waits for an account of these notifiers: their file is a new one.
+func (s *Store) TakeUpWaiting(ctx context.Context, notifiers []string) error {
+	_, err := s.w.BringForwardWaiting(ctx, notifiers, nil)
+	return err
+}
+
 // Try lets one delivery try an account whose breaker is open, the first in the queue. False: none waits.
 func (s *Store) Try(ctx context.Context, key string, notifiers []string) (bool, error) {
 	id, err := s.w.OldestWaiting(ctx, notifiers)
