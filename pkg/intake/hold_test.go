@@ -159,6 +159,40 @@ func TestAnAnswerEndsAnEscalationThatStandsStill(t *testing.T) {
 	}
 }
 
+// Of two silences that overlap, the one that ends last lets it go on.
+func TestAnEscalationStandsStillThroughOverlappingSilences(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.accept(disk("critical"))
+	first := w.silence("#")
+	w.reachStep(r.IncidentID)
+	second := w.silence("alert.*.*.db")
+	held := func() int { return one[int](w, "select count(*) from escalation where held_at is not null") }
+	all := held()
+	w.over(first, "1 second")
+	if w.unsilence(r.IncidentID); all == 0 || held() != all {
+		t.Errorf("%d of %d steps stand still, and a silence still hides it", held(), all)
+	}
+	w.over(second, "1 second")
+	if w.unsilence(r.IncidentID); held() != 0 {
+		t.Errorf("%d steps stand still", held())
+	}
+}
+
+// Somebody answered while it was silenced: when the silence is over its card comes, and nobody is woken.
+func TestWhatIsAcknowledgedWhileSilencedPagesNobodyLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	s := w.silence("#")
+	r := w.accept(disk("critical"))
+	w.acknowledge(r.IncidentID)
+	w.over(s, "1 second")
+	w.unsilence(r.IncidentID)
+	if len(w.deliveries(r.IncidentID, delivery.Card)) != 1 || len(w.deliveries(r.IncidentID, delivery.Page)) > 0 || w.due(r.IncidentID) > 0 {
+		t.Errorf("made %+v", w.deliveries(r.IncidentID))
+	}
+}
+
 func TestASilenceIsEdited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
