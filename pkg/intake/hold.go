@@ -32,7 +32,7 @@ func (c *change) hold(ctx context.Context) (bool, error) {
 	if err == nil && all && len(hidden) < c.inc.Firing {
 		hidden, all, err = c.allHidden(ctx, silences, c.inc.Firing)
 	}
-	if err != nil || !all || len(hidden) == 0 {
+	if err != nil || !all || len(hidden) < c.inc.Firing { // more than are read at once: rather one page too many
 		return false, err
 	}
 	before, err := c.tx.SilencedAlerts(ctx, c.inc.ID)

@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 // reachStep makes the second step of an incident's escalation due, and fires it if it fires.
@@ -54,10 +56,11 @@ func TestASilenceHoldsAnEscalation(t *testing.T) {
 		t.Errorf("the incident does not say that it is silenced (%v)", err)
 	}
 	entries := len(w.timeline(r.IncidentID))
-	w.tx2(func(due int) {
-		if due != 0 {
-			t.Errorf("%d steps are looked at again and again", due)
+	w.tx(func(tx *store.Tx) error {
+		if due, err := tx.DueSteps(t.Context(), 10); err != nil || len(due) != 0 {
+			t.Errorf("%d steps are looked at again and again (%v)", len(due), err)
 		}
+		return nil
 	})
 	// It stood for two hours. The step that was due comes now, the ones after it as much later as they were after it.
 	w.exec("update escalation set held_at = held_at - interval '2 hours', due_at = due_at - interval '2 hours' where incident_id = $1 and state = 'due'", r.IncidentID)
@@ -74,12 +77,6 @@ func TestASilenceHoldsAnEscalation(t *testing.T) {
 	if !w.reachStep(r.IncidentID) || len(w.deliveries(r.IncidentID, delivery.Page)) != pages+1 || len(w.deliveries(r.IncidentID, delivery.Card)) != 1 {
 		t.Errorf("made %+v", w.deliveries(r.IncidentID))
 	}
-}
-
-// tx2 counts the steps that the scheduler sees as due.
-func (w *world) tx2(f func(due int)) {
-	w.t.Helper()
-	f(one[int](w, "select count(*) from escalation where due_at <= now() and held_at is null"))
 }
 
 // A new alert that no silence hides lets it go on at once.
@@ -115,6 +112,38 @@ func TestPartlySilencedEscalates(t *testing.T) {
 	}
 }
 
+// More alerts than are looked at first, and only the oldest is not silenced; then it is, too.
+func TestOneOfVeryManyAlertsIsNotSilenced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	g := disk("critical", "host", "old")
+	g.Key = "k"
+	r := w.accept(g)
+	g = disk("critical", "host", "new-0")
+	g.Key = "k"
+	for i := range 210 {
+		g.Alerts = append(g.Alerts, disk("critical", "host", fmt.Sprintf("new-%d", i)).Alerts...)
+	}
+	w.accept(g)
+	w.silence("#", `host=~"new-.*"`)
+	if !w.reachStep(r.IncidentID) {
+		t.Error("the step does not fire although an alert is not silenced")
+	}
+	w.silence("#", `host="old"`)
+	for _, s := range w.steps(r.IncidentID) {
+		if s.DueAt != nil {
+			w.exec("update escalation set due_at = clock_timestamp() where id = $1", s.ID)
+			if fired, err := w.in.Escalate(t.Context(), r.IncidentID, s.ID); err != nil || fired {
+				t.Errorf("a step fires although all are silenced (%v)", err)
+			}
+			break
+		}
+	}
+	if n := one[int](w, "select count(*) from silenced_alert"); n != 211 {
+		t.Errorf("%d alerts are kept back", n)
+	}
+}
+
 func TestAnAnswerEndsAnEscalationThatStandsStill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -127,6 +156,40 @@ func TestAnAnswerEndsAnEscalationThatStandsStill(t *testing.T) {
 	w.unsilence(r.IncidentID)
 	if w.due(r.IncidentID) != 0 || len(w.deliveries(r.IncidentID, delivery.Page)) != pages {
 		t.Error("it pages although somebody is on it")
+	}
+}
+
+// Of two silences that overlap, the one that ends last lets it go on.
+func TestAnEscalationStandsStillThroughOverlappingSilences(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.accept(disk("critical"))
+	first := w.silence("#")
+	w.reachStep(r.IncidentID)
+	second := w.silence("alert.*.*.db")
+	held := func() int { return one[int](w, "select count(*) from escalation where held_at is not null") }
+	all := held()
+	w.over(first, "1 second")
+	if w.unsilence(r.IncidentID); all == 0 || held() != all {
+		t.Errorf("%d of %d steps stand still, and a silence still hides it", held(), all)
+	}
+	w.over(second, "1 second")
+	if w.unsilence(r.IncidentID); held() != 0 {
+		t.Errorf("%d steps stand still", held())
+	}
+}
+
+// Somebody answered while it was silenced: when the silence is over its card comes, and nobody is woken.
+func TestWhatIsAcknowledgedWhileSilencedPagesNobodyLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	s := w.silence("#")
+	r := w.accept(disk("critical"))
+	w.acknowledge(r.IncidentID)
+	w.over(s, "1 second")
+	w.unsilence(r.IncidentID)
+	if len(w.deliveries(r.IncidentID, delivery.Card)) != 1 || len(w.deliveries(r.IncidentID, delivery.Page)) > 0 || w.due(r.IncidentID) > 0 {
+		t.Errorf("made %+v", w.deliveries(r.IncidentID))
 	}
 }
 
