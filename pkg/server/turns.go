@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// turnWait is how long an alert may wait for its turn: well below the shortest timeout that a source is known to have.
-const turnWait = time.Second
+// How long an alert may wait: for its turn, and before that for the others of its incident, which pass one by one. Both
+// together are well below the shortest timeout that a source is known to have.
+const (
+	turnWait = time.Second
+	gateWait = 3 * time.Second
+)
 
 // maxAtOnce is how many incidents of one message may be written at once: a message with a thousand of them is not done within
 // its sender's patience one by one, and it must leave turns to others.
@@ -28,15 +32,16 @@ func turns(connections int) int { return max(connections*3/4, 1) }
 // Alerts of one incident wait for its row, whatever comes of it. Those that wait here hold neither a turn nor a connection,
 // so that a flood into one incident leaves the others' way free.
 func (s *Server) turn(ctx context.Context, key string) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, turnWait)
-	defer cancel()
-	out, ok := s.gates.enter(ctx, key)
+	out, ok := s.gates.enter(ctx, key, gateWait)
 	if !ok {
 		return nil, comeAgain("more alerts of this incident come in at this moment than it takes: send it again")
 	}
+	t := time.NewTimer(turnWait)
+	defer t.Stop()
 	select {
 	case s.turns <- struct{}{}:
 		return func() { <-s.turns; out() }, nil
+	case <-t.C:
 	case <-ctx.Done():
 	}
 	out()
@@ -54,8 +59,8 @@ type gate struct {
 	users int           // in or before it
 }
 
-// enter waits until nobody else is in, at most until ctx ends.
-func (d *gates) enter(ctx context.Context, key string) (leave func(), ok bool) {
+// enter waits until nobody else is in, for so long at most.
+func (d *gates) enter(ctx context.Context, key string, wait time.Duration) (leave func(), ok bool) {
 	d.mu.Lock()
 	if d.of == nil {
 		d.of = map[string]*gate{}
@@ -74,11 +79,14 @@ func (d *gates) enter(ctx context.Context, key string) (leave func(), ok bool) {
 			delete(d.of, key)
 		}
 	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
 	select {
 	case o.place <- struct{}{}:
 		return func() { <-o.place; gone() }, true
+	case <-t.C:
 	case <-ctx.Done():
-		gone()
-		return nil, false
 	}
+	gone()
+	return nil, false
 }
