@@ -195,7 +195,7 @@ func (c *change) content(ctx context.Context) (card.Snapshot, error) {
 	alerts := c.rows
 	if !c.created {
 		var err error
-		if alerts, err = c.tx.Alerts(ctx, c.inc.ID, commonOf); err != nil {
+		if alerts, err = c.tx.ShownAlerts(ctx, c.inc, commonOf); err != nil {
 			return card.Snapshot{}, fmt.Errorf("read the incident's alerts: %w", err)
 		}
 	}

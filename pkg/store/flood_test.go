@@ -24,7 +24,8 @@ func TestAFloodedIncidentIsReadInPart(t *testing.T) {
 	s.exec(`insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, starts_at, first_seen_at, last_seen_at)
 		select gen_random_uuid(), $1, 'f' || i, 't', 'critical', 'firing', 't', now(), now(), now() from generate_series(1, 20000) i`, s.incident("another").ID)
 	s.tx(func(tx *store.Tx) error {
-		shown, err := tx.Alerts(t.Context(), inc.ID, 200)
+		inc.Firing = 20_000
+		shown, err := tx.ShownAlerts(t.Context(), inc, 200)
 		if err != nil || len(shown) != 200 || shown[0].Fingerprint != "f20000" || shown[199].Status != "firing" {
 			t.Errorf("%d alerts, %v", len(shown), err)
 		}
@@ -49,7 +50,7 @@ func TestAFloodedIncidentIsReadInPart(t *testing.T) {
 			args []string
 			most int
 		}{
-			"AlertsOfIncident": {[]string{"'" + inc.ID.String() + "'", "200"}, 400}, "AlertsByFingerprint": {[]string{"'" + inc.ID.String() + "'", "'{f7}'"}, 1},
+			"AlertsOfFlood": {[]string{"'" + inc.ID.String() + "'", "200"}, 400}, "AlertsByFingerprint": {[]string{"'" + inc.ID.String() + "'", "'{f7}'"}, 1},
 			"FiringCriticalities": {[]string{"'" + inc.ID.String() + "'"}, 3},
 		} {
 			p, ok := all[name]

@@ -127,19 +127,29 @@ func (tx *Tx) Alert(ctx context.Context, incidentID uuid.UUID, fingerprint strin
 	return a, true, err
 }
 
-// Alerts are the alerts of an incident, firing first, newest first.
+// Alerts are the first alerts of an incident, firing first, newest first.
 func (tx *Tx) Alerts(ctx context.Context, incidentID uuid.UUID, limit int) ([]Alert, error) {
-	rows, err := tx.q.AlertsOfIncident(ctx, incidentID, min(limit, 10_000))
+	rows, err := tx.q.AlertsOfIncident(ctx, incidentID, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Alert, len(rows))
-	for i, r := range rows {
-		if out[i], err = toAlert(r); err != nil {
-			return nil, err
-		}
+	return convert(rows, toAlert)
+}
+
+// flood is how many alerts an incident has of which a few are found by an index of their own. Fewer are read and sorted all,
+// which is faster.
+const flood = 500
+
+// ShownAlerts is Alerts for what is done with each further alert: its cost does not grow with those that there are.
+func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert, error) {
+	if inc.Firing+inc.Resolved <= flood {
+		return tx.Alerts(ctx, inc.ID, limit)
 	}
-	return out, nil
+	rows, err := tx.q.AlertsOfFlood(ctx, inc.ID, min(limit, 10_000))
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, toAlert)
 }
 
 // PutAlert writes an alert by incident and fingerprint; first and last seen are the database's clock.

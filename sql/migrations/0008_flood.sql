@@ -6,7 +6,7 @@ create index alert_shown on alert (incident_id, (status = 'firing') desc, starts
 -- By that index whatever the statistics say: those of a quiet hour make the planner read and sort all of them.
 -- +goose StatementBegin
 create function shown_alerts(of_incident uuid, most integer) returns setof uuid language plpgsql stable
-  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off as $$
+  set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 begin
   return query select a.id from alert a where a.incident_id = of_incident order by (a.status = 'firing') desc, a.starts_at desc, a.id desc limit most;
 end

@@ -25,6 +25,10 @@ where id = @id;
 select * from alert where incident_id = @incident_id and fingerprint = @fingerprint;
 
 -- name: AlertsOfIncident :many
+select * from alert where incident_id = @incident_id order by (status = 'firing') desc, starts_at desc, id desc limit @most;
+
+-- name: AlertsOfFlood :many
+-- The same for an incident with very many: those that are not asked for are not read.
 select * from alert where id = any(array(select shown_alerts(@incident_id, @most))) order by (status = 'firing') desc, starts_at desc, id desc;
 
 -- name: PutAlert :exec
