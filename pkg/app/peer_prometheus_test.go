@@ -95,7 +95,7 @@ alerting:
     - {static_configs: [{targets: [%[2]q]}], path_prefix: /%[1]s, authorization: {credentials: prometheus-token}}
 rule_files: [%[3]q]
 scrape_configs:
-  - {job_name: db, static_configs: [{targets: [%[4]q]}]}
+  - {job_name: db, static_configs: [{targets: [%[4]q], labels: {instance: machines}}]}
 `
 
 // startPrometheus runs one that sends again every second, where others do every minute.
@@ -106,14 +106,20 @@ func (w *peerWorld) startPrometheus(t *testing.T, name string, m *machines) *run
 	return peerPrometheus.run(t, "--config.file="+file, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address=127.0.0.1:0", "--rules.alert.resend-delay=1s")
 }
 
-// TestPeerPrometheus has two real Prometheus servers with the same rules as the clients, unmodified.
+// TestPeerPrometheus has two real Prometheus servers with the same rules as the clients, unmodified. Each measures for itself.
 func TestPeerPrometheus(t *testing.T) {
 	t.Parallel()
 	peerPrometheus.binary(t)
-	w, m := newPeerWorld(t), newMachines(t)
-	m.set(false, "north/db-1", "north/db-2", "south/db-1")
+	w := newPeerWorld(t)
 	names := []string{"first", "second"}
-	pair := []*running{w.startPrometheus(t, names[0], m), w.startPrometheus(t, names[1], m)}
+	seen := []*machines{newMachines(t), newMachines(t)}
+	set := func(full bool, names ...string) {
+		for _, m := range seen {
+			m.set(full, names...)
+		}
+	}
+	set(false, "north/db-1", "north/db-2", "south/db-1")
+	pair := []*running{w.startPrometheus(t, names[0], seen[0]), w.startPrometheus(t, names[1], seen[1])}
 	// more waits until each of the two has told so many times more what holds the text.
 	more := func(what, text string, times int) {
 		t.Helper()
@@ -123,7 +129,7 @@ func TestPeerPrometheus(t *testing.T) {
 		}
 	}
 
-	m.set(true, "north/db-1")
+	set(true, "north/db-1")
 	w.shows(t, "DiskFull in north", 1, "open", "Paging Ana Torres")
 	more("both tell it again and again", "north", 3)
 	i := w.incident(t, "north")
@@ -134,7 +140,7 @@ func TestPeerPrometheus(t *testing.T) {
 		t.Errorf("an alert without a job is %+v", i)
 	}
 
-	m.set(true, "north/db-2")
+	set(true, "north/db-2")
 	w.shows(t, "DiskFull in north", 1, "open", "Alert firing")
 	if i := w.incident(t, "north"); i.Firing != 2 {
 		t.Errorf("a second machine is %+v", i)
@@ -142,7 +148,7 @@ func TestPeerPrometheus(t *testing.T) {
 
 	w.settled(t)
 	w.replica.kill()
-	m.set(true, "south/db-1")
+	set(true, "south/db-1")
 	for _, n := range names {
 		had := w.tap.lost(n)
 		eventually(t, "both have tried in vain", func() bool { return w.tap.lost(n) > had+2 })
@@ -151,10 +157,12 @@ func TestPeerPrometheus(t *testing.T) {
 	w.shows(t, "DiskFull in south", 1, "open", "Paging Ana Torres")
 	more("both tell it again", "south", 1)
 
-	m.set(false, "north/db-1")
+	set(false, "north/db-1")
 	w.shows(t, "DiskFull in north", 1, "open", "Alert resolved")
-	m.set(false, "north/db-2")
+	seen[0].set(false, "north/db-2")
 	w.shows(t, "DiskFull in north", 1, "resolved", "Resolved after")
+	more("one repeats the end, and the other one still sees it fire", "north", 3)
+	seen[1].set(false, "north/db-2")
 	more("both repeat the end", "north", 3)
 	if all := w.incidents(t, "north"); len(all) != 1 || all[0].State != "resolved" || all[0].Resolved != 2 {
 		t.Errorf("the end that both tell left %+v", all)
