@@ -4,16 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/extract"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 )
-
-// pairLag is how long after one Prometheus of a pair has said that an alert is over the other one's word that it fires
-// is taken for a late one. They evaluate apart, and each sends again after a minute at the latest.
-const pairLag = 2 * time.Minute
 
 // pushed is an alert as Prometheus pushes it to an Alertmanager's /api/v2/alerts.
 type pushed struct {
