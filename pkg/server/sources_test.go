@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -128,6 +129,19 @@ func TestSourcesAreRefused(t *testing.T) {
 		if strings.Contains(string(body), "-token") {
 			t.Errorf("%s: the answer names the token: %s", c.name, body)
 		}
+	}
+	told := 0
+	for _, e := range w.logged.All() {
+		line := fmt.Sprint(e.Message, e.ContextMap())
+		if strings.Contains(line, "-token") || strings.Contains(line, "token=") {
+			t.Errorf("the log names a token: %s", line)
+		}
+		if strings.Contains(line, "alerts[1].labels") {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("what a sender must change is in the log %d times", told)
 	}
 	// What was right in a message with a mistake is taken.
 	if status, _, body := w.send("token-eye", http.MethodGet, "/v1/incidents", ""); status != 200 || strings.Count(string(body), `"key"`) != 1 {
