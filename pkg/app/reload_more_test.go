@@ -114,7 +114,9 @@ func TestSecretThatComesLater(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("xoxb-came-later\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the file is in force", func() bool { return s.app.file().Notifiers["ops"].Token == "xoxb-came-later" && s.app.fileError() == "" })
+	eventually(t, "the file is in force", func() bool {
+		return s.app.file().Notifiers["ops"].Token == "xoxb-came-later" && s.app.fileError() == ""
+	})
 }
 
 // The alert about a wrong file is raised also where the database did not take it at first.
