@@ -84,6 +84,9 @@ func (w *Worker) begin(batch []*job) {
 		if len(moved) > 0 {
 			// Something was noted between claim and begin, or the lease is gone, or the destination rests since a moment:
 			// look at the row anew.
+			for _, j := range moved {
+				w.outrun.note(j.ID)
+			}
 			go func() {
 				ctx, cancel := w.write()
 				defer cancel()
@@ -102,7 +105,7 @@ func (w *Worker) beginOnce(batch []*job) (map[uuid.UUID]store.Begun, error) {
 	defer cancel()
 	in := make([]store.Begun, len(batch))
 	for i, j := range batch {
-		in[i] = store.Begun{Delivery: j.Delivery, Attempt: j.attempt, Breaker: j.breaker}
+		in[i] = store.Begun{Delivery: j.Delivery, Attempt: j.attempt, Breaker: j.breaker, Raised: w.outrun.lately(j.ID)}
 	}
 	return w.o.Store.Begin(ctx, w.o.ID, in)
 }
