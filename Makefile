@@ -20,7 +20,7 @@ STAMP := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 PGRUN := $(BIN)/pgrun
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build vet lint unit generate fuzz bench-intake bench-latency bench-worker chaos drill reloads clean need-go need-gcc pgrun
+.PHONY: help run test build vet lint unit generate fuzz test-peers bench-intake bench-latency bench-worker chaos drill reloads clean need-go need-gcc pgrun
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -67,14 +67,18 @@ generate: need-go need-gcc ## Generate pkg/store/internal/query from sql/ with s
 	rm -f pkg/store/internal/query/*.go
 	cd sql && $(BIN)/sqlc generate
 
+# What is new is made smaller for a second at most: by itself Go takes a minute for each, in which nothing is tried.
 fuzz: need-go pgrun ## Run every fuzz test for FUZZ_TIME (30s), and the random ones from a new place
 	@$(PGRUN) -- $(GO) test -rapid.checks=1000 -timeout 30m $$(grep -rl --include='*_test.go' pgregory.net/rapid pkg | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' pkg | while read -r f; do \
 		grep -oE '^func Fuzz[A-Za-z0-9_]+' "$$f" | while read -r _ name; do \
 			echo "$$(dirname "$$f") $$name"; \
-			$(PGRUN) -- $(GO) test "./$$(dirname "$$f")" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) </dev/null; \
+			$(PGRUN) -- $(GO) test "./$$(dirname "$$f")" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 1s </dev/null; \
 		done; \
 	done
+
+test-peers: need-go pgrun ## Have the real Alertmanager, Prometheus and vmalert send to a real tocsin (what is not installed is built, minutes)
+	TOCSIN_PEERS=1 $(PGRUN) -- $(GO) test ./pkg/app -run TestPeer -count 1 -timeout 60m -v
 
 bench-intake: need-go pgrun ## Measure 1,000 alerts a second from 16 connections, and 10,000 alerts in one incident
 	$(PGRUN) -durable -- $(GO) test ./pkg/app -run '^$$' -bench 'BenchmarkIntake|BenchmarkStorm' -benchtime 1x -timeout 15m

@@ -84,6 +84,7 @@ func TestExamplesFitTheAPI(t *testing.T) {
 		"/v1/notifiers/[^/]+/test$": func() any { return &api.Trial{} },
 		"/v1/silences$":             func() any { return &api.NewSilence{} },
 		"/v1/explain$":              func() any { return &api.Explain{} },
+		"/v1/silences/":             func() any { return &api.EditSilence{} },
 		"/v1/tokens$":               func() any { return &api.NewToken{} },
 		"/v1/alertmanager$":         func() any { return &map[string]any{} },
 		"/v1/(grafana|sources/.*)$": func() any { return &map[string]any{} },

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -67,17 +66,26 @@ func (n *names) UnmarshalYAML(node ast.Node) error {
 		return nil
 	}
 	n.only = true
+	if node.Type() == ast.StringType { // one name may be written as the name
+		n.exactly = []string{""}
+		return yaml.NodeToValue(node, &n.exactly[0])
+	}
 	return yaml.NodeToValue(node, &n.exactly)
 }
 
 // differs says in what the names differ from what was expected; nothing where they don't.
-func (n *names) differs(what string, got []string) []string {
+// known says whether the file has such a name.
+func (n *names) differs(what string, got []string, known func(string) bool) []string {
 	if n == nil {
 		return nil
 	}
 	var out []string
 	for _, w := range slices.Concat(n.exactly, n.contains) {
-		if !slices.Contains(got, w) {
+		switch {
+		case slices.Contains(got, w):
+		case !known(w):
+			out = append(out, fmt.Sprintf("- %s: %s, which is not in the file", what, w))
+		default:
 			out = append(out, fmt.Sprintf("- %s: %s", what, w))
 		}
 	}
@@ -102,6 +110,7 @@ func readExpectations(path string) ([]expectation, error) {
 	if len(all.Tests) == 0 {
 		return nil, usagef("%s holds no tests: write tests: [{kind: disk_full, criticality: critical, job: db, expect: {people: [ana]}}]", path)
 	}
+	var wrong []error
 	for i, x := range all.Tests {
 		at := fmt.Sprintf("%s: test %d", path, i+1)
 		if x.Name != "" {
@@ -113,12 +122,20 @@ func readExpectations(path string) ([]expectation, error) {
 				ways++
 			}
 		}
-		if ways != 1 {
-			return nil, usagef("%s: give one of kind, payload and payload_file", at)
+		switch {
+		case ways != 1:
+			wrong = append(wrong, fmt.Errorf("%s: give one of kind, payload and payload_file", at))
+		case x.Kind != "" && x.Source != "":
+			wrong = append(wrong, fmt.Errorf("%s: source says what sent a payload, and there is none: remove it", at))
+		case x.Kind == "" && (x.Criticality != "" || x.Job != "" || x.Labels != nil || x.Notify != nil):
+			wrong = append(wrong, fmt.Errorf("%s: criticality, job, labels and notify stand in the payload: remove them here", at))
 		}
 		if x.Expect == (expected{}) {
-			return nil, usagef("%s expects nothing: add notifiers, people, later or silent under expect", at)
+			wrong = append(wrong, fmt.Errorf("%s expects nothing: add notifiers, people, later or silent under expect", at))
 		}
+	}
+	if len(wrong) > 0 {
+		return nil, usagef("%w", errors.Join(wrong...))
 	}
 	return all.Tests, nil
 }
@@ -145,14 +162,16 @@ func (x expectation) check(f *config.File, dir string) ([]string, error) {
 	}
 	e := plan.Explain(f, plan.Question{Alerts: alerts, At: at, Accounts: linked})
 	now, later := e.AtOnce()
-	out := slices.Concat(x.Expect.Notifiers.differs("notifiers", e.Notifiers), x.Expect.People.differs("people", now), x.Expect.Later.differs("later", later))
+	notifier := func(name string) bool { _, ok := f.Notifiers[name]; return ok }
+	user := func(id string) bool { _, ok := f.User(id); return ok }
+	out := slices.Concat(x.Expect.Notifiers.differs("notifiers", e.Notifiers, notifier), x.Expect.People.differs("people", now, user), x.Expect.Later.differs("later", later, user))
 	if want := x.Expect.Silent; want != nil && *want != e.Silent() {
 		out = append(out, fmt.Sprintf("- silent: %t", *want), fmt.Sprintf("+ silent: %t", e.Silent()))
 	}
 	if len(out) > 0 {
 		for _, a := range e.Alerts {
 			for _, r := range a.Routes {
-				if r.Matched || strings.HasPrefix(r.Why, "it is ") {
+				if r.Matched || r.Rests {
 					out = append(out, fmt.Sprintf("  line %d, route %s: %s", r.Line, r.Match, r.Why))
 				}
 			}
@@ -196,6 +215,7 @@ func (p *program) testFile(f *config.File, path string) error {
 		return err
 	}
 	results := []tested{}
+	var wrong []error
 	failed := 0
 	for i, x := range all {
 		r := tested{Name: x.Name, Diff: []string{}}
@@ -204,13 +224,17 @@ func (p *program) testFile(f *config.File, path string) error {
 		}
 		diff, err := x.check(f, filepath.Dir(path))
 		if err != nil {
-			return usagef("%s: %s: %w", path, r.Name, err)
+			wrong = append(wrong, fmt.Errorf("%s: %s: %w", path, r.Name, err))
+			continue
 		}
 		r.OK, r.Diff = len(diff) == 0, append(r.Diff, diff...)
 		if !r.OK {
 			failed++
 		}
 		results = append(results, r)
+	}
+	if len(wrong) > 0 {
+		return usagef("%w", errors.Join(wrong...))
 	}
 	if p.json {
 		if err := p.printJSON(results); err != nil {

@@ -123,7 +123,7 @@ func (p *program) printExplanation(e api.Explanation) {
 		}
 		p.table(nil, rows)
 		p.line()
-		p.heading("By the file in force now, at the time when it was opened")
+		p.heading("Why")
 	}
 	p.printAnswer(e)
 	if e.Now != nil {
@@ -136,13 +136,27 @@ func (p *program) printExplanation(e api.Explanation) {
 func (p *program) heading(text string) { p.table(nil, [][]cell{{{text: text, colour: bold}}}) }
 
 func (p *program) printAnswer(e api.Explanation) {
-	p.facts(plain("topic"), plain(e.Topic), plain("at"), plain(when(e.At)))
+	file := ""
+	if len(e.Decisions) > 0 {
+		file = e.Decisions[0].File
+	}
+	p.facts(plain("topic"), plain(e.Topic), plain("at"), plain(when(e.At)), plain("by the file"), plain(file))
 	for _, w := range e.Words {
 		fmt.Fprintln(p.out, printable(w))
 	}
 	alerts := e.Alerts
 	if len(alerts) == 0 {
 		alerts = []api.ExplainedAlert{{Topic: e.Topic, Routes: e.Routes, Silences: e.Silences}}
+	}
+	if len(e.Decisions) > 0 {
+		alerts = nil
+		for _, d := range e.Decisions {
+			a := api.ExplainedAlert{Topic: d.Topic, Status: when(d.At), Routes: d.Routes}
+			if d.Silence != nil {
+				a.Silences = append(a.Silences, *d.Silence)
+			}
+			alerts = append(alerts, a)
+		}
 	}
 	for _, a := range alerts {
 		p.line()
@@ -152,16 +166,19 @@ func (p *program) printAnswer(e api.Explanation) {
 		rows := make([][]cell, 0, len(a.Routes)+len(a.Silences))
 		for _, r := range a.Routes {
 			yes := cell{text: "no"}
-			if r.Matched {
+			switch {
+			case r.Matched:
 				yes = cell{text: "yes", colour: green}
+			case r.Rests:
+				yes = cell{text: "rests", colour: yellow}
 			}
-			rows = append(rows, []cell{plain(r.Match), plain(strconv.Itoa(r.Line)), yes, plain(oneLine(r.Why, 120))})
+			rows = append(rows, []cell{plain(r.Match), plain(strconv.Itoa(r.Line)), yes, plain(oneLine(r.Why, 160))})
 		}
 		p.table([]string{"ROUTE", "LINE", "TAKES IT", "WHY"}, rows)
 		for _, s := range a.Silences {
 			hides := "does not hide it: " + s.Why
 			if s.Hides {
-				hides = "hides it until " + when(s.Until)
+				hides = "hides it until " + when(s.Until) + ": " + oneLine(s.Reason, 100)
 			}
 			p.facts(plain("silence"), plain(s.ID+" by "+s.By+" "+hides))
 		}
@@ -173,6 +190,9 @@ func (p *program) printAnswer(e api.Explanation) {
 	rows := make([][]cell, len(e.Deliveries))
 	for i, d := range e.Deliveries {
 		left := strings.Join(d.HeldBack, "; ")
+		if d.State != "" && left == "" {
+			left = strings.TrimSuffix(d.State+" "+d.Reason, " ")
+		}
 		if d.Dead != "" {
 			left = d.DeadReason
 		}
@@ -182,5 +202,5 @@ func (p *program) printAnswer(e api.Explanation) {
 		}
 		rows[i] = []cell{plain(d.Kind), plain(d.Notifier), plain(d.Target), plain(d.Person), plain(d.After), plain(d.Policy.OnUnknown), plain(lives), plain(strings.Join(d.Pace, ", ")), {text: oneLine(left, 100), colour: red}}
 	}
-	p.table([]string{"KIND", "NOTIFIER", "TARGET", "PERSON", "AFTER", "ON UNKNOWN", "LIVES", "PACE", "KEPT BACK BY"}, rows)
+	p.table([]string{"KIND", "NOTIFIER", "TARGET", "PERSON", "AFTER", "ON UNKNOWN", "LIVES", "PACE", "STATE"}, rows)
 }

@@ -94,6 +94,32 @@ func TestHandbookExpectationsAreMet(t *testing.T) {
 	}
 }
 
+// The file of expectations that comes with the file to start from is met by it, with the environment that the handbook shows.
+func TestShippedExpectationsAreMet(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../deploy/handbook/explain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(string(page)) {
+		if words, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
+			for _, w := range strings.Fields(words) {
+				name, value, _ := strings.Cut(w, "=")
+				env[name] = value
+			}
+		}
+	}
+	var out, errs strings.Builder
+	code := execute(t.Context(), []string{"check", "../../deploy/tocsin.yaml", "--test", "../../deploy/expectations.yaml"}, strings.NewReader(""), &out, &errs, func(name string) (string, bool) {
+		v, ok := env[name]
+		return v, ok
+	})
+	if code != exitDone || out.String() != "6 of 6 expectations are met.\n" {
+		t.Errorf("exit code %d\n%s%s", code, &out, &errs)
+	}
+}
+
 // commandsText writes the page.
 func commandsText() string {
 	p := &program{in: strings.NewReader(""), out: io.Discard, err: io.Discard, env: func(string) (string, bool) { return "", false }}

@@ -12,7 +12,7 @@ import (
 )
 
 func (p *program) silencesCommand() *cobra.Command {
-	return group("silences", "Keep alerts back for a time", p.silencesListCommand(), p.silencesAddCommand(), p.silencesEndCommand())
+	return group("silences", "Keep alerts back for a time", p.silencesListCommand(), p.silencesAddCommand(), p.silencesEditCommand(), p.silencesEndCommand())
 }
 
 // silenceColours is the colour of each state of a silence.
@@ -59,23 +59,18 @@ func (p *program) silencesAddCommand() *cobra.Command {
 		Use:   "add [--match PATTERN] [--matcher 'team=\"db\"'] --for 2h --reason REASON",
 		Short: "Keep alerts back for a time",
 		Long: "What comes in meanwhile and matches is stored and shown, and sent to nobody. What still fires when the silence ends is\n" +
-			"sent then. Name what is silenced by a topic pattern, by matchers on labels, or both; and its end. Incidents that were\n" +
-			"announced before go on: acknowledge them.",
+			"sent then. Name what is silenced by a topic pattern, by matchers on labels, or both; and its end. The escalation of\n" +
+			"an incident that was announced before stands still meanwhile.",
 		Example: "  tocsin silences add --match 'alert.*.*.db' --for 2h --reason \"new disks\"\n" +
 			"  tocsin silences add --matcher 'env=\"staging\"' --until 2026-01-12T07:00:00Z --reason \"load test\"",
 		Args: cobra.NoArgs,
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
-			for _, i := range []struct {
-				flag, text string
-				into       *time.Time
-			}{{"from", from, &s.From}, {"until", until, &s.Until}} {
-				if i.text == "" {
-					continue
-				}
-				var err error
-				if *i.into, err = instant(i.flag, i.text); err != nil {
-					return err
-				}
+			var err error
+			if s.From, err = maybeInstant("from", from); err != nil {
+				return err
+			}
+			if s.Until, err = maybeInstant("until", until); err != nil {
+				return err
 			}
 			c, err := p.remote()
 			if err != nil {
@@ -97,6 +92,40 @@ func (p *program) silencesAddCommand() *cobra.Command {
 	f.StringVar(&s.Reason, "reason", "", "why; incidents show it (needed)")
 	f.StringVar(&s.By, "by", "", "whose word it is: a user's id (default: the token's name)")
 	_ = cmd.MarkFlagRequired("reason")
+	return cmd
+}
+
+func (p *program) silencesEditCommand() *cobra.Command {
+	var e api.EditSilence
+	var until string
+	cmd := &cobra.Command{
+		Use:   "edit ID [--until INSTANT | --for 2h] [--reason REASON]",
+		Short: "Move the end of a silence, or give another reason",
+		Long: "Makes a silence that is not over longer or shorter. What it hides stays: end it and make another one for that. What it keeps\n" +
+			"back is sent when it ends now.",
+		Example: "  tocsin silences edit ID --for 1h --reason \"the disks take longer\"",
+		Args:    cobra.ExactArgs(1),
+		RunE: run(func(cmd *cobra.Command, args []string) error {
+			var err error
+			if e.Until, err = maybeInstant("until", until); err != nil {
+				return err
+			}
+			c, err := p.remote()
+			if err != nil {
+				return err
+			}
+			s, err := c.EditSilence(cmd.Context(), args[0], e)
+			if err != nil {
+				return err
+			}
+			return p.printSilence(s)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&until, "until", "", "when it ends now, e.g. 2026-01-05T11:00:00Z")
+	f.StringVar(&e.For, "for", "", "how long it lasts from this moment on, or from its beginning where that is to come, e.g. 30m, 2h, 1d")
+	f.StringVar(&e.Reason, "reason", "", "why now (default: as before)")
+	f.StringVar(&e.By, "by", "", "whose word it is: a user's id (default: the token's name)")
 	return cmd
 }
 
@@ -129,7 +158,7 @@ func (p *program) printSilence(s api.Silence) error {
 	}
 	p.facts(plain("silence"), plain(s.ID), plain("what"), plain(hidden(s)), plain("state"), cell{text: s.State, colour: silenceColours[s.State]},
 		plain("from"), plain(when(s.From)), plain("until"), plain(when(s.Until)), plain("why"), plain(oneLine(s.Reason, 200)), plain("by"), plain(s.Author),
-		plain("ended by"), plain(s.EndedBy), plain("keeps back"), plain(strconv.Itoa(s.Alerts)+" alerts"))
+		plain("changed by"), plain(s.EditedBy), plain("ended by"), plain(s.EndedBy), plain("keeps back"), plain(strconv.Itoa(s.Alerts)+" alerts"))
 	return nil
 }
 
@@ -140,6 +169,14 @@ func hidden(s api.Silence) string {
 		all = append(all, s.Match)
 	}
 	return strings.Join(append(all, s.Matchers...), " ")
+}
+
+// maybeInstant reads the instant of a flag that may be left out.
+func maybeInstant(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	return instant(flag, text)
 }
 
 // instant reads the instant of a flag.

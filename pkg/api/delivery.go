@@ -23,6 +23,7 @@ type Delivery struct {
 	Reference       *delivery.Reference `json:"reference,omitempty" doc:"Coordinates of the made object."`
 	InFlight        bool                `json:"in_flight" doc:"An attempt is open at this moment."`
 	InDoubt         bool                `json:"in_doubt" doc:"An attempt of the current effect may have arrived, and nobody knows."`
+	Overdue         bool                `json:"overdue,omitempty" doc:"A page that was kept back for longer than its bound: the escalation did not wait for it."`
 	NextAt          *time.Time          `json:"next_at,omitempty" doc:"When it next needs a worker; absent once settled."`
 	ExpiresAt       *time.Time          `json:"expires_at,omitempty"`
 	CreatedAt       time.Time           `json:"created_at"`

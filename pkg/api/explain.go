@@ -31,7 +31,9 @@ type Explanation struct {
 	Silent     bool                `json:"silent" doc:"Nobody would be told."`
 	Words      []string            `json:"words" doc:"The same for people, in sentences."`
 	Alerts     []ExplainedAlert    `json:"alerts,omitempty" doc:"Each alert, where there are several."`
-	Incident   *Incident           `json:"incident,omitempty" doc:"The stored one that was asked about; the rest is for the moment when it was opened, by the file in force now."`
+	Incident   *Incident           `json:"incident,omitempty" doc:"The stored one that was asked about; the rest is from what was kept of it."`
+	Decisions  []ExplainedDecision `json:"decisions,omitempty" doc:"Of a stored incident: what the file of then said of its alerts, each different answer once, in order. Absent where it is older than the version that keeps them: then the rest is by the file in force now."`
+	Steps      []ExplainedStep     `json:"steps,omitempty" doc:"Of a stored incident: what became of the steps of its escalations."`
 	Story      []ExplainedLine     `json:"story,omitempty" doc:"What became of the stored incident: its timeline, its deliveries and each of their attempts, in order."`
 	Now        *Explanation        `json:"now,omitempty" doc:"The stored incident as if it came in at this moment."`
 }
@@ -51,6 +53,23 @@ type ExplainedRoute struct {
 	Line    int    `json:"line" doc:"Where it stands in the file."`
 	Matched bool   `json:"matched"`
 	Why     string `json:"why"`
+
+	Rests bool       `json:"rests,omitempty" doc:"It would take the alert, but for the hour."`
+	Opens *time.Time `json:"opens,omitempty" doc:"Then: when its hours begin. What still fires then is sent then."`
+}
+
+// ExplainedDecision is what the file in force said of an alert of a stored incident, when it came in, a silence ended or hours began.
+type ExplainedDecision struct {
+	At          time.Time         `json:"at,omitzero"`
+	File        string            `json:"file,omitempty" doc:"Checksum of the file that was in force."`
+	Topic       string            `json:"topic,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty" doc:"Of the first alert that got this answer."`
+	Routes      []ExplainedRoute  `json:"routes"`
+	Notifiers   []string          `json:"notifiers,omitempty" doc:"Those that were told, if they were not already."`
+	Escalations []string          `json:"escalations,omitempty"`
+	Notify      []string          `json:"notify,omitempty" doc:"Those that the alert named itself."`
+	People      []ExplainedPerson `json:"people,omitempty" doc:"Whom the escalations would page, as the schedules stood then, unless somebody answered first."`
+	Silence     *ExplainedSilence `json:"silence,omitempty" doc:"What kept it back."`
 }
 
 // ExplainedSilence says whether a silence hides an alert.
@@ -89,6 +108,20 @@ type ExplainedDelivery struct {
 	Dead       string          `json:"dead,omitempty" doc:"It would die as it is made: why, and how to mend it."`
 	DeadReason string          `json:"dead_reason,omitempty"`
 	HeldBack   []string        `json:"held_back,omitempty" doc:"What keeps its notifier back at this moment."`
+	ID         string          `json:"id,omitempty" doc:"Of a stored incident: the delivery's id."`
+	State      string          `json:"state,omitempty" doc:"Of a stored incident: the delivery's state."`
+	Reason     string          `json:"reason,omitempty" doc:"Of a stored incident: why the delivery stands there."`
+}
+
+// ExplainedStep is a step of an escalation of a stored incident.
+type ExplainedStep struct {
+	Escalation string     `json:"escalation"`
+	Round      int        `json:"round" doc:"From 1."`
+	Step       int        `json:"step" doc:"From 1; 0: the end, at which nobody has answered."`
+	State      string     `json:"state" doc:"due, held (a silence lets the escalation stand still), fired, withdrawn."`
+	DueAt      *time.Time `json:"due_at,omitempty"`
+	FiredAt    *time.Time `json:"fired_at,omitempty"`
+	Reason     string     `json:"reason,omitempty" doc:"Why it was withdrawn: acknowledged, resolved."`
 }
 
 // ExplainedPolicy is how patient a delivery is.

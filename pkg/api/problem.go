@@ -27,7 +27,7 @@ const (
 	ProblemNotFound      = problemPrefix + "not-found"            // 404
 	ProblemMethod        = problemPrefix + "method-not-allowed"   // 405
 	ProblemNotAcceptable = problemPrefix + "not-acceptable"       // 406: only JSON is spoken
-	ProblemTimeout       = problemPrefix + "timeout"              // 408: the body came too slowly
+	ProblemTimeout       = problemPrefix + "timeout"              // 503: the body came too slowly
 	ProblemConflict      = problemPrefix + "conflict"             // 409: the state forbids it; Detail names the state
 	ProblemTooLarge      = problemPrefix + "too-large"            // 413
 	ProblemMediaType     = problemPrefix + "not-json"             // 415

@@ -15,6 +15,9 @@ type Silence struct {
 	Alerts    int       `json:"alerts" doc:"Alerts that it keeps back now."`
 	CreatedAt time.Time `json:"created_at"`
 	EndedBy   string    `json:"ended_by,omitempty" doc:"Who ended it before its time."`
+
+	EditedAt *time.Time `json:"edited_at,omitempty" doc:"When its end or its reason was changed last."`
+	EditedBy string     `json:"edited_by,omitempty" doc:"Who changed it last."`
 }
 
 // States of silences.
@@ -33,6 +36,14 @@ type NewSilence struct {
 	For      string    `json:"for,omitempty" maxLength:"30" doc:"How long it lasts, from its beginning, instead of until." example:"2h"`
 	Reason   string    `json:"reason" minLength:"1" maxLength:"2000" doc:"Why; incidents show it."`
 	By       string    `json:"by,omitempty" maxLength:"200" doc:"Whose word it is, if not the token's: a user's id."`
+}
+
+// EditSilence is the body of PATCH /v1/silences/{id}. What it hides stays: end it and make another one for that.
+type EditSilence struct {
+	Until  time.Time `json:"until,omitzero" doc:"When it ends now."`
+	For    string    `json:"for,omitempty" maxLength:"30" doc:"How long it lasts from this moment on, or from its beginning where that is to come, instead of until." example:"2h"`
+	Reason string    `json:"reason,omitempty" maxLength:"2000" doc:"Why now; the same, if not given."`
+	By     string    `json:"by,omitempty" maxLength:"200" doc:"Whose word it is, if not the token's: a user's id."`
 }
 
 // Silenced says what keeps an incident or an alert back.

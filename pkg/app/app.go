@@ -93,7 +93,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if o.ID == "" {
 		o.ID = replicaID()
 	}
-	f, secrets, err := config.Load(o.Path, o.Env)
+	f, secrets, mark, err := load(o.Path, o.Env, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,8 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.force.Store(&inForce{file: f, secrets: secrets, providers: providers, mark: config.Fingerprint(o.Path, f.SecretFiles)})
+	a.force.Store(&inForce{file: f, secrets: secrets, providers: providers, mark: mark})
+	a.reload.started, a.reload.seen = f, mark
 	if a.store, err = openStore(ctx, f, o); err != nil {
 		return nil, err
 	}
@@ -146,8 +147,8 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.counters.Notifiers(slices.Sorted(maps.Keys(f.Notifiers)))
 	a.store.OnEnded(func(e store.Ended) { a.ended(a.counters, e) })
 	a.store.OnTold(func() { a.server.Rung(); a.bell.tellEvents() })
-	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
-	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
+	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Redact: a.redacted, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
+	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }, Purged: a.purged})
 	a.dead, a.overridden = make(chan struct{}, 1), make(chan struct{}, 1)
 	a.receivers = receivers{app: a, now: map[string]store.Receiver{}}
 	a.worker = worker.New(worker.Options{
@@ -156,7 +157,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	})
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
 	a.seen = newSurface(a.registry, f)
-	a.reload.info, a.reload.wrong = registerProcess(a.registry, a.file, a.gaps)
+	a.reload.info, a.reload.wrong, a.reload.restart = registerProcess(a.registry, a.file, a.gaps)
 	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters}, &a.receivers)
 	a.server = server.New(server.Options{
 		Store: a.store, Intake: a.intake, File: a.file, Providers: byName, Insecure: o.Insecure,
@@ -247,6 +248,7 @@ func (a *App) Run(ctx context.Context) error {
 	// Nothing new is claimed; what is in flight is finished and recorded; then the surface closes. A crash at any point
 	// here is the crash that the rows are made for.
 	a.stopping.Store(true)
+	a.server.HangUp() // who listens goes to another replica now, and keeps nobody here
 	a.log.Info("stopping", zap.Duration("grace", a.file().Server.ShutdownGrace))
 	endReceive() // the other replicas hear people from now on
 	endDue()
@@ -259,7 +261,6 @@ func (a *App) Run(ctx context.Context) error {
 	} else {
 		working.Wait()
 	}
-	a.server.HangUp() // they would not leave by themselves
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), surfaceGrace)
 	defer cancelLast()
 	if downErr := surface.Shutdown(last); downErr != nil {

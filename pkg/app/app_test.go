@@ -81,7 +81,7 @@ func TestMetricsAreThereFromTheStart(t *testing.T) {
 		`tocsin_decisions_total{action="send_again"} 0`,
 		`tocsin_late_answers_total{outcome="sent"} 0`,
 		`tocsin_attempt_seconds_count{kind="card",notifier="ops-slack"} 0`,
-		`tocsin_page_seconds_count 0`, `tocsin_unrouted_total 0`, `tocsin_retries_total 0`, `tocsin_gave_up_total 0`, `tocsin_takeovers_total 0`,
+		`tocsin_page_seconds_count 0`, `tocsin_unrouted_total 0`, `tocsin_retries_total 0`, `tocsin_gave_up_total 0`, `tocsin_purged_total{what="incidents"} 0`, `tocsin_takeovers_total 0`,
 		`tocsin_fenced_writes_total 0`, `tocsin_file_error 0`, `tocsin_oncall_gaps 0`, `tocsin_file_info{checksum="`,
 	} {
 		if !strings.Contains(text, "\n"+series) {

@@ -24,17 +24,24 @@ const (
 	chaosStopLimit  = 45 * time.Second // above the shutdown's grace with the grace for recording
 )
 
-// chaosBinary builds the program under test.
+// chaosBinary is the program under test, built once.
 func chaosBinary(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "tocsin")
-	args := slices.Concat([]string{"build", "-buildvcs=false"}, chaosFlags, []string{"-o", path, "github.com/tocsin-oncall/tocsin/cmd/tocsin"})
-	cmd := exec.CommandContext(t.Context(), "go", args...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build tocsin: %v\n%s", err, out)
+	path, err := chaosBuild()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
+
+var chaosBuild = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(chaosDir, "tocsin")
+	args := slices.Concat([]string{"build", "-buildvcs=false"}, chaosFlags, []string{"-o", path, "github.com/tocsin-oncall/tocsin/cmd/tocsin"})
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build tocsin: %w\n%s", err, out)
+	}
+	return path, nil
+})
 
 // chaosReplica is one place for a `tocsin serve` process: at most one lives in it at a time, one after another.
 type chaosReplica struct {

@@ -22,6 +22,7 @@ type surface struct {
 	decisions *prometheus.CounterVec
 	alerts    *prometheus.CounterVec
 	unrouted  prometheus.Counter
+	purged    *prometheus.CounterVec
 }
 
 // newSurface registers the surface's metrics, with every label set that is known from the start.
@@ -34,6 +35,8 @@ func newSurface(r prometheus.Registerer, f *config.File) *surface {
 		alerts:    p.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_alerts_total", Help: "Alerts accepted, re-sends included."}, []string{"source"}),
 		unrouted:  p.NewCounter(prometheus.CounterOpts{Name: "tocsin_unrouted_total", Help: "Accepted alerts that no route and no notify takes."}),
 	}
+	m.purged = p.NewCounterVec(prometheus.CounterOpts{Name: "tocsin_purged_total", Help: "Rows that were removed since the file's retention keeps them no longer."}, []string{"what"})
+	store.Purged{}.Each(func(what string, _ int) { m.purged.WithLabelValues(what) })
 	for _, a := range []string{api.ActionAssumeDelivered, api.ActionCancel, api.ActionSendAgain} {
 		m.decisions.WithLabelValues(a)
 	}
@@ -74,15 +77,21 @@ func (m *surface) AlertsTaken(source string, alerts int, unrouted bool) {
 	}
 }
 
+// Purged counts what a sweep has removed.
+func (m *surface) Purged(p store.Purged) {
+	p.Each(func(what string, rows int) { m.purged.WithLabelValues(what).Add(float64(rows)) })
+}
+
 // registerProcess adds what every process has, and what is known of the file.
-func registerProcess(r prometheus.Registerer, file func() *config.File, gaps func() int) (info *prometheus.GaugeVec, wrong prometheus.Gauge) {
+func registerProcess(r prometheus.Registerer, file func() *config.File, gaps func() int) (info *prometheus.GaugeVec, wrong, restart prometheus.Gauge) {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p := promauto.With(r)
 	info = p.NewGaugeVec(prometheus.GaugeOpts{Name: "tocsin_file_info", Help: "1, with the checksum of the file in force."}, []string{"checksum"})
 	info.WithLabelValues(file().Checksum).Set(1)
 	wrong = p.NewGauge(prometheus.GaugeOpts{Name: "tocsin_file_error", Help: "1 while the file on disk is wrong and the old one is kept."})
+	restart = p.NewGauge(prometheus.GaugeOpts{Name: "tocsin_file_restart", Help: "1 while the file in force has settings that only a restart takes: addresses to listen on, the database."})
 	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "tocsin_oncall_gaps", Help: "Schedules in which nobody is on call now, but for those whose gaps are meant."}, func() float64 { return float64(gaps()) })
-	return info, wrong
+	return info, wrong, restart
 }
 
 const (

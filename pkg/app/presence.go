@@ -122,6 +122,18 @@ func (a *App) jobFailed(job string, err error) {
 	a.log.Warn("a scheduler's step failed", zap.String("job", job), zap.Error(err))
 }
 
+// purged counts and tells what a sweep has removed.
+func (a *App) purged(p store.Purged) {
+	a.seen.Purged(p)
+	var fields []zap.Field
+	p.Each(func(what string, rows int) {
+		if rows > 0 {
+			fields = append(fields, zap.Int(what, rows))
+		}
+	})
+	a.log.Info("purged what the retention keeps no longer", fields...)
+}
+
 // died says that a delivery died: its self-alert is due. The scheduler would find it by itself, a little later.
 func (a *App) died() {
 	select {
@@ -138,7 +150,7 @@ func (a *App) ended(m *worker.Metrics, e store.Ended) {
 		return
 	}
 	a.log.Warn("delivery died", zap.String("delivery", e.ID.String()), zap.String("incident", e.IncidentID.String()), zap.String("kind", string(e.Kind)),
-		zap.String("notifier", e.Notifier), zap.String("target", e.Target), zap.String("state", string(e.State)), zap.String("reason", e.Reason), zap.String("sentence", e.Sentence))
+		zap.String("notifier", e.Notifier), zap.String("target", e.Target), zap.String("state", string(e.State)), zap.String("reason", e.Reason), zap.String("sentence", e.Sentence), zap.Int("attempts", e.Attempts))
 	a.died()
 }
 

@@ -23,9 +23,14 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
-// watchEvery is how often the file is looked at. Looking beats being told: a mounted ConfigMap changes by a link that leads
-// elsewhere, an editor by a rename, and a network's file system tells nobody.
-const watchEvery = 2 * time.Second
+const (
+	// watchEvery is how often the file is looked at. Looking beats being told: a mounted ConfigMap changes by a link that leads
+	// elsewhere, an editor by a rename, and a network's file system tells nobody.
+	watchEvery = 2 * time.Second
+	// watchAgain is how long a change must stand before it is taken by itself: an editor may have written half of it, or have
+	// taken the file away for a moment.
+	watchAgain = 400 * time.Millisecond
+)
 
 // inForce is all that follows from one state of the file. It is replaced as a whole: who loads it twice may see two files, who
 // loads it once sees one.
@@ -39,9 +44,12 @@ type inForce struct {
 // reloader takes a changed file into force, or keeps the old one.
 type reloader struct {
 	mu      sync.Mutex // one reload at a time
-	refused string     // fingerprint of the state that was refused last, so that it is said once
+	seen    string     // fingerprint that the last look found
+	told    string     // what the alert about the file says; empty: there is none
+	started *config.File
 	problem atomic.Pointer[string]
 	wrong   prometheus.Gauge
+	restart prometheus.Gauge
 	info    *prometheus.GaugeVec
 }
 
@@ -58,7 +66,7 @@ func (a *App) redacted(s string) string { return a.force.Load().secrets.String(s
 
 // watchLoop looks after the file until ctx ends: when told to, by hangup, and every so often.
 func (a *App) watchLoop(ctx context.Context, hangup <-chan os.Signal) {
-	t := time.NewTicker(watchEvery)
+	t := time.NewTimer(watchEvery)
 	defer t.Stop()
 	for {
 		asked := false
@@ -73,10 +81,39 @@ func (a *App) watchLoop(ctx context.Context, hangup <-chan os.Signal) {
 			asked = true
 		case <-t.C:
 		}
+		if !asked && a.changing() {
+			t.Reset(watchAgain)
+			continue
+		}
 		if err := a.Reload(ctx, asked); err != nil && ctx.Err() == nil {
 			a.log.Warn("the file was not taken, trying again", zap.Error(err))
 		}
+		t.Reset(watchEvery)
 	}
+}
+
+// changing says that the file is another one than at the last look.
+func (a *App) changing() bool {
+	a.reload.mu.Lock()
+	defer a.reload.mu.Unlock()
+	mark := config.Fingerprint(a.path, a.file().SecretFiles)
+	changed := mark != a.reload.seen
+	a.reload.seen = mark
+	return changed
+}
+
+// load reads and checks the file, with a mark that is never newer than what was read: what changes meanwhile has another one, and
+// is taken by the next look. named are the secrets' files that the file is thought to name.
+func load(path string, env func(string) (string, bool), named []string) (f *config.File, secrets *redact.Set, mark string, err error) {
+	for range 3 { // one that names other files each time is another file for the next look
+		mark = config.Fingerprint(path, named)
+		f, secrets, err = config.Load(path, env)
+		if err != nil || slices.Equal(f.SecretFiles, named) {
+			break
+		}
+		named = f.SecretFiles
+	}
+	return f, secrets, mark, err
 }
 
 // Reload takes the file on the disk into force where it differs from the one in force, or was asked for by a person. A wrong
@@ -86,26 +123,20 @@ func (a *App) Reload(ctx context.Context, asked bool) error {
 	a.reload.mu.Lock()
 	defer a.reload.mu.Unlock()
 	old := a.force.Load()
-	mark := config.Fingerprint(a.path, old.file.SecretFiles)
-	if !asked && (mark == old.mark || mark == a.reload.refused) {
-		if mark == old.mark && a.reload.refused != "" {
-			return a.accepted(ctx) // what was wrong was taken back
-		}
-		return nil
+	if !asked && config.Fingerprint(a.path, old.file.SecretFiles) == old.mark {
+		return a.accepted(ctx) // what was wrong, if anything, was taken back
 	}
-	f, secrets, err := config.Load(a.path, a.env)
+	f, secrets, mark, err := load(a.path, a.env, old.file.SecretFiles)
 	if err == nil {
 		err = checkFile(f, a.insecure)
 	}
 	var next *inForce
 	if err == nil {
-		// What was read may be newer than the mark by now; then the next look sees another change, and takes it again.
-		next = &inForce{file: f, secrets: secrets.With(old.secrets), mark: config.Fingerprint(a.path, f.SecretFiles)}
+		next = &inForce{file: f, secrets: secrets.With(old.secrets), mark: mark}
 		next.providers, err = makeProviders(f, next.secrets)
 	}
 	if err != nil {
-		a.reload.refused = mark
-		return a.refuse(ctx, secrets.With(old.secrets), err)
+		return a.refuse(ctx, secrets.With(old.secrets), err, asked)
 	}
 	ctx, cancel := context.WithTimeout(ctx, loopTimeout)
 	defer cancel()
@@ -120,6 +151,10 @@ func (a *App) Reload(ctx context.Context, asked bool) error {
 	}
 	a.tellTaken(old.file, f)
 	a.sched.Reloaded()
+	// A new file is a new try for each account: what waits for one is due. Else it would look by itself within a minute.
+	if err := a.store.TakeUpWaiting(ctx, slices.Sorted(maps.Keys(f.Notifiers))); err != nil {
+		a.log.Warn("what waits for an account was not brought forward, it looks by itself", zap.Error(err))
+	}
 	a.worker.Nudge(time.Time{})
 	return a.accepted(ctx)
 }
@@ -131,9 +166,12 @@ func (a *App) take(next *inForce) {
 	}
 	a.counters.Notifiers(slices.Sorted(maps.Keys(next.file.Notifiers)))
 	a.seen.sources(next.file)
+	before := a.file().Checksum
 	a.force.Store(next)
-	a.reload.info.Reset()
 	a.reload.info.WithLabelValues(next.file.Checksum).Set(1)
+	if before != next.file.Checksum {
+		a.reload.info.DeleteLabelValues(before)
+	}
 }
 
 // tellTaken says what came, what went and what needs a restart.
@@ -155,40 +193,63 @@ func (a *App) tellTaken(old, f *config.File) {
 	for _, w := range f.Warnings {
 		a.log.Warn("the file: " + w)
 	}
-	var later []string
-	for key, differs := range map[string]bool{
-		"server.listen": old.Server.Listen != f.Server.Listen, "server.metrics_listen": old.Server.MetricsListen != f.Server.MetricsListen,
-		"server.shutdown_grace": false, "database": old.Database != f.Database,
-	} {
-		if differs {
-			later = append(later, key)
-		}
-	}
-	if slices.Sort(later); len(later) > 0 {
-		a.log.Warn("these settings of the new file take hold after a restart", zap.Strings("keys", later))
+	later := afterRestart(a.reload.started, f)
+	a.reload.restart.Set(float64(min(len(later), 1)))
+	if len(later) > 0 {
+		a.log.Warn("the new file is in force but for these settings, which take hold after a restart", zap.Strings("keys", later))
 	}
 }
 
-// refuse keeps the old file and says why.
-func (a *App) refuse(ctx context.Context, secrets *redact.Set, why error) error {
+// afterRestart names the settings in which a file differs from the one that this process was started with, and that only a start
+// takes: what listens and what is connected stays as it is.
+func afterRestart(started, f *config.File) []string {
+	var keys []string
+	for _, k := range []struct {
+		name    string
+		differs bool
+	}{
+		{"database.listen_url", started.Database.ListenURL != f.Database.ListenURL},
+		{"database.max_connections", started.Database.MaxConnections != f.Database.MaxConnections},
+		{"database.url", started.Database.URL != f.Database.URL},
+		{"server.listen", started.Server.Listen != f.Server.Listen},
+		{"server.metrics_listen", started.Server.MetricsListen != f.Server.MetricsListen},
+	} {
+		if k.differs {
+			keys = append(keys, k.name)
+		}
+	}
+	return keys
+}
+
+// refuse keeps the old file and says why: once, or as often as somebody asks.
+func (a *App) refuse(ctx context.Context, secrets *redact.Set, why error, asked bool) error {
 	text := secrets.String(why.Error())
-	a.log.Error("the file on the disk is wrong, the old one stays in force", zap.String("problems", text), zap.String("in_force", a.file().Checksum))
+	if asked || text != a.fileError() {
+		a.log.Error("the file on the disk is wrong, the old one stays in force", zap.String("problems", text), zap.String("in_force", a.file().Checksum))
+	}
 	a.reload.problem.Store(&text)
 	a.reload.wrong.Set(1)
+	if !asked && text == a.reload.told {
+		return nil // it is looked at again all the same: a file of secrets that it names may come later
+	}
 	ctx, cancel := context.WithTimeout(ctx, loopTimeout)
 	defer cancel()
 	if _, err := a.sched.Heartbeat(ctx); err != nil {
 		return err
 	}
-	return a.alertRefused(ctx, why, text)
+	if err := a.alertRefused(ctx, why, text); err != nil {
+		return err
+	}
+	a.reload.told = text
+	return nil
 }
 
 // accepted says that the file on the disk is the one in force.
 func (a *App) accepted(ctx context.Context) error {
-	a.reload.refused = ""
 	if a.fileError() == "" {
 		return nil
 	}
+	a.reload.told = ""
 	a.reload.problem.Store(nil)
 	a.reload.wrong.Set(0)
 	a.log.Info("the file on the disk is in force", zap.String("file", a.file().Checksum))

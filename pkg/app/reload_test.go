@@ -7,12 +7,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/store/storetest"
 )
@@ -235,69 +231,4 @@ func TestLoweredCapHoldsAtOnce(t *testing.T) {
 	eventually(t, "it is exhausted", func() bool {
 		return one[bool](t, s.db, "select state = 'exhausted' and reason = 'retries_used_up' "+where)
 	})
-}
-
-// The file changes again and again under load, with notifiers that come and go: nothing is lost, nothing goes out through a
-// notifier that the file in force has removed, and nothing grows.
-func TestReloadsUnderLoad(t *testing.T) {
-	t.Parallel()
-	reloads := 60
-	if v := os.Getenv("TOCSIN_RELOADS"); v != "" {
-		if _, err := fmt.Sscan(v, &reloads); err != nil {
-			t.Fatal(err)
-		}
-	}
-	dir := t.TempDir()
-	file := func(extra bool) string {
-		rest := fmt.Sprintf("notifiers:\n  steady: {type: log, path: %q}\n", filepath.Join(dir, "steady"))
-		notify := "[steady]"
-		if extra {
-			rest += fmt.Sprintf("  guest: {type: log, path: %q}\n", filepath.Join(dir, "guest"))
-			notify = "[steady, guest]"
-		}
-		return rest + "routes: [{match: \"#\", notify: " + notify + "}]\n"
-	}
-	s := serveFile(t, storetest.New(t), file(true))
-	load, endLoad := context.WithCancel(t.Context())
-	var sent atomic.Int64
-	var source sync.WaitGroup
-	for range 4 { // 100 alerts a second, where the machine can
-		source.Go(func() {
-			tick := time.NewTicker(40 * time.Millisecond)
-			defer tick.Stop()
-			for {
-				select {
-				case <-load.Done():
-					return
-				case <-tick.C:
-				}
-				if got := s.fire(fmt.Sprint("job", sent.Add(1))); got != http.StatusAccepted {
-					t.Errorf("an alert: %d", got)
-				}
-			}
-		})
-	}
-	var early, late int
-	for i := range reloads {
-		s.write(file(i%2 == 1) + fmt.Sprintf("# %d\n", i))
-		s.reload()
-		if i == 10 {
-			early = runtime.NumGoroutine()
-		}
-	}
-	late = runtime.NumGoroutine()
-	s.write(file(true))
-	s.reload()
-	endLoad()
-	source.Wait()
-	eventually(t, "all is sent", func() bool { return one[bool](t, s.db, "select count(*) = 0 from delivery where next_at is not null") })
-	if n := one[int](t, s.db, "select count(*) from delivery where notifier = 'steady' and state = 'sent'"); n != int(sent.Load()) || n == 0 {
-		t.Errorf("%d alerts, %d of them sent", sent.Load(), n)
-	}
-	if n := one[int](t, s.db, "select count(*) from delivery where state <> 'sent'"); n != 0 {
-		t.Errorf("%d deliveries did not go out", n)
-	}
-	if late > early+30 {
-		t.Errorf("%d goroutines after 10 reloads, %d after %d", early, late, reloads)
-	}
 }

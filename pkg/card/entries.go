@@ -23,6 +23,8 @@ const (
 	EntryQuiet          = "quiet"
 	EntrySilenced       = "silenced"
 	EntrySilenceOver    = "silence_over"
+	EntryHours          = "hours"
+	EntryKeptBack       = "kept_back"
 	EntryResolved       = "resolved"
 	EntrySnoozed        = "snoozed"
 	EntrySnoozeOver     = "snooze_over"

@@ -252,6 +252,12 @@ func (c *Client) AddSilence(ctx context.Context, s api.NewSilence) (out api.Sile
 	return out, err
 }
 
+// EditSilence moves the end of a silence, or gives it another reason.
+func (c *Client) EditSilence(ctx context.Context, id string, e api.EditSilence) (out api.Silence, err error) {
+	err = c.do(ctx, http.MethodPatch, "/v1/silences/"+url.PathEscape(id), nil, nil, e, &out)
+	return out, err
+}
+
 // EndSilence ends a silence before its time. by is a user's id; empty: the token's word.
 func (c *Client) EndSilence(ctx context.Context, id, by string) (out api.Silence, err error) {
 	v := url.Values{}

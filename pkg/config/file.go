@@ -25,9 +25,10 @@ type File struct {
 	Heartbeats  map[string]Heartbeat
 	Kinds       map[delivery.Kind]delivery.Policy // every kind, defaults included
 	Reload      Reload
-	Checksum    string   // sha256 of the file's text with ${NAME} unfilled, first 12 hex digits
-	Warnings    []string // what check warns of
-	SecretFiles []string // the files that ${file:PATH} was filled from: a change of one is a change of the file
+	Retention   time.Duration // how long what is over is kept, default 90d; 0, which only tests set: for ever
+	Checksum    string        // sha256 of the file's text with ${NAME} unfilled, first 12 hex digits
+	Warnings    []string      // what check warns of
+	SecretFiles []string      // the files that ${file:PATH} was filled from: a change of one is a change of the file
 }
 
 // Server is where tocsin listens and what it calls itself.

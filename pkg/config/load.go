@@ -104,7 +104,8 @@ func (l *loader) read(root *object) {
 	l.sources(root)
 	l.heartbeats(root)
 	l.kinds(root)
-	root.unsupported("limits", "retention")
+	l.retention(root)
+	root.unsupported("limits")
 	root.done(nil)
 	l.resolve()
 }

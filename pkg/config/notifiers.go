@@ -62,7 +62,14 @@ func notifier(o *object, name string) Notifier {
 		o.get("type").problem("use "+strings.Join(types, ", "), "the type %s is not supported by this version", kind)
 		return n // its other keys would only be noted for the same reason
 	}
-	n.Type = o.oneOf("type", "", types...)
+	if n.Type = o.oneOf("type", "", types...); n.Type == "" {
+		// What its other keys mean is not known; a variable that is not set is a mistake all the same.
+		for _, key := range o.keys {
+			if v := o.get(key); kindOf(v.node) == "a text" {
+				_, _ = v.filled()
+			}
+		}
+	}
 	if n.Type == "telegram" {
 		n.Timeout = telegramTimeout
 	}

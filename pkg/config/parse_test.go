@@ -196,6 +196,7 @@ server:
   tokens: [{name: ci, hash: "sha256:`+strings.Repeat("AB", 32)+`", scopes: [ingest, read, ingest]}]
 worker: {lease: 2m, poll: 250ms}
 reload: {grace: 1h}
+retention: 2w
 users: [{id: ana, name: Ana, role: admin, contacts: [{via: dm, address: U1, urgency: high}]}, {id: bo, contacts: [{via: dm}]}]
 schedules:
   - {id: s, name: Primary, time_zone: Asia/Kolkata, owner: ana, layers: [{name: main, users: [[ana, bo], bo], every: 12 hours, start: "2026-01-05", end: 2027-01-05T09:00}]}

@@ -68,8 +68,9 @@ func fileShape() shape {
 			"url": text("postgres://user:password@host:5432/tocsin; TOCSIN_DATABASE_URL goes before it."), "listen_url": text("A direct connection for LISTEN where a pooler stands between."),
 			"max_connections": count("For requests, of one replica; 20.", 4, 1000),
 		}),
-		"worker": group("", map[string]shape{"lease": span("How long one replica owns a delivery."), "poll": span("How often it looks for work without being woken; 1s.")}),
-		"reload": group("", map[string]shape{"grace": span("How long no live replica may know a notifier before what waits for it dies; 15m.")}),
+		"worker":    group("", map[string]shape{"lease": span("How long one replica owns a delivery."), "poll": span("How often it looks for work without being woken; 1s.")}),
+		"reload":    group("", map[string]shape{"grace": span("How long no live replica may know a notifier before what waits for it dies; 15m.")}),
+		"retention": span("How long what is over is kept, at least 7d; 90d."),
 		"users": listOf("People who can be on call.", group("", map[string]shape{
 			"id": needed(text("Other parts of the file refer to it.")), "name": text("What messages call the person."), "email": text(""), "time_zone": text("As Europe/Berlin."), "role": text(""),
 			"contacts": listOf("The ways to reach the person, in order.", group("", map[string]shape{

@@ -24,6 +24,9 @@ const (
 	stopSpare    = 10 * time.Second // and so much the shutdown's grace
 	reloadGrace  = 15 * time.Minute
 	defaultPolls = time.Second
+
+	defaultRetention = 90 * 24 * time.Hour
+	leastRetention   = 7 * 24 * time.Hour // a look back at the week, and a wide margin over all that asks the past
 )
 
 // scopes are what a token can be allowed.
@@ -232,6 +235,22 @@ func (l *loader) worker(root *object) {
 	case s.ShutdownGrace < longest+leaseGrace:
 		l.warn("server.shutdown_grace %s is shorter than the longest timeout, %s: a call in flight at a stop can be left in doubt", s.ShutdownGrace, longest)
 	}
+}
+
+// retention reads how long what is over is kept. Sources are read before: what a person resolved is known no longer than that.
+func (l *loader) retention(root *object) {
+	d := root.duration("retention", defaultRetention, 0)
+	v := root.get("retention")
+	if d < leastRetention {
+		v.problem("make it at least 7d", "retention is %s, and what happened within a week must be there to be looked at", d)
+		return
+	}
+	for _, name := range keys(l.file.Sources) {
+		if after := l.file.Sources[name].ReopenAfter; after > d {
+			v.problem("make it longer, or that shorter", "retention is %s and reopen_after of the source %s %s: who resolved its incident would be forgotten before", d, name, after)
+		}
+	}
+	l.file.Retention = d
 }
 
 // kinds reads the section kinds over the default policies.

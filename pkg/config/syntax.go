@@ -63,6 +63,9 @@ func document(name string, text []byte) (root ast.Node, problems Errors) {
 		var syntax yaml.Error
 		if errors.As(err, &syntax) && syntax.GetToken() != nil && syntax.GetToken().Position != nil {
 			p := syntax.GetToken().Position
+			if tabbed(text, p.Line) {
+				return fail(p.Line, 1, "YAML: the line is indented with a tab", "indent with spaces; nothing after a YAML mistake can be checked")
+			}
 			return fail(p.Line, p.Column, "YAML: "+syntax.GetMessage(), "nothing after a YAML mistake can be checked; mend it first")
 		}
 		return fail(0, 0, "YAML: "+err.Error(), "")
@@ -79,6 +82,17 @@ func document(name string, text []byte) (root ast.Node, problems Errors) {
 		root = doc.Body
 	}
 	return root, nil
+}
+
+// tabbed says that a line is indented with a tab, of which the parser says nothing that helps.
+func tabbed(text []byte, line int) bool {
+	for n, l := range bytes.Split(text, []byte("\n")) {
+		if n+1 == line {
+			indent := l[:len(l)-len(bytes.TrimLeft(l, " \t"))]
+			return bytes.IndexByte(indent, '\t') >= 0
+		}
+	}
+	return false
 }
 
 // tooMuch finds the token at which the text goes beyond what is read.

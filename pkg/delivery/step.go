@@ -64,6 +64,20 @@ func (s Step) From() Delivery { return s.from }
 // To is the state that the step leads to.
 func (s Step) To() State { return s.change.State }
 
+// On is the step on a newer state of its row, where nothing but a greater wish was noted since: the decision is the same there.
+// False where it is not, or where the row is somebody else's by now.
+func (s Step) On(d Delivery) (Step, bool) {
+	from, c := s.from, s.change
+	if d.ID != from.ID || d.Token != from.Token || d.Token == uuid.Nil || d.OpenAttempt != from.OpenAttempt || d.Stop != nil || from.Stop != nil {
+		return Step{}, false
+	}
+	c.ExpectVersion, c.Desired = d.Version, max(c.Desired, d.Desired)
+	if c.State == Sent && d.more(c) {
+		return Step{}, false
+	}
+	return Step{from: d, change: c}, true
+}
+
 // Moves says that the step changes the state, not only what is noted.
 func (s Step) Moves() bool { return s.from.State != s.change.State }
 

@@ -60,6 +60,9 @@ func Compile(text string, names ...string) (Expression, error) {
 	nested := &nesting{}
 	root := p.Node()
 	ast.Walk(&root, nested)
+	if nested.grows {
+		return Expression{}, errors.New("reduce is not possible: what it gathers could grow without bound")
+	}
 	if nested.found {
 		return Expression{}, errors.New("a loop within a loop is not possible: it could take too long")
 	}
@@ -76,10 +79,13 @@ func spoken(err error) error {
 	return errors.New(line)
 }
 
-// nesting looks for loops within loops.
-type nesting struct{ found bool }
+// nesting looks for loops within loops, and for those that gather a text of any length.
+type nesting struct{ found, grows bool }
 
 func (n *nesting) Visit(node *ast.Node) {
+	if b, ok := (*node).(*ast.BuiltinNode); ok {
+		n.grows = n.grows || b.Name == "reduce"
+	}
 	p, ok := (*node).(*ast.PredicateNode)
 	if !ok {
 		return

@@ -50,6 +50,7 @@ func TestWrongExpressions(t *testing.T) {
 		`labels.x`:                             "unknown name labels",
 		`nosuch(body)`:                         "unknown name nosuch",
 		`now()`:                                "unknown name now",
+		`reduce(1..40, #acc + #acc, "x")`:      "reduce",
 		`1 + "a"`:                              "mismatched types",
 		`map(body, map(#, #))`:                 "a loop within a loop",
 		strings.Repeat("body.a + ", 600) + "1": "maximum",

@@ -25,6 +25,7 @@ type webhook struct {
 	Alerts            []json.RawMessage `json:"alerts"`
 
 	// Grafana's
+	OrgID   int64  `json:"orgId"`
 	Title   string `json:"title"`
 	Message string `json:"message"`
 }
@@ -42,30 +43,30 @@ type webhookAlert struct {
 	SilenceURL   string `json:"silenceURL"`
 	DashboardURL string `json:"dashboardURL"`
 	PanelURL     string `json:"panelURL"`
-}
-
-// ParseAlertmanager reads the body of an Alertmanager webhook call of a source of which the file says nothing.
-func ParseAlertmanager(source string, body []byte) (Group, error) {
-	return readGroup(config.Source{Name: source, Type: config.TypeAlertmanager}, body)
+	ImageURL     string `json:"imageURL"`
 }
 
 // readGroup reads the body of a webhook call of Alertmanager or Grafana. One message is one incident: its groupKey is the
-// incident's key. What is too long is cut rather than refused, since neither sends again after a 4xx.
-func readGroup(src config.Source, body []byte) (Group, error) {
+// incident's key. What is too long is cut rather than refused, and an alert that is wrong does not take the others with it:
+// neither sends again soon after a 4xx.
+func readGroup(f *config.File, src config.Source, body []byte) (Message, error) {
 	what := "Alertmanager webhook message"
 	if src.Type == config.TypeGrafana {
 		what = "Grafana webhook message"
 	}
 	var w webhook
 	if wrong := decode(body, &w, "", what); wrong != nil {
-		return Group{}, wrong
+		return Message{}, wrong
 	}
 	if w.Alerts == nil {
-		return Group{}, &InputError{"alerts", "the list is missing; send a webhook message as Alertmanager (version 4) and Grafana do"}
+		return Message{}, &InputError{"alerts", "the list is missing; send a webhook message as Alertmanager (version 4) and Grafana do"}
 	}
-	g := Group{Source: src.Name, Key: w.GroupKey, Truncated: w.TruncatedAlerts, Clip: true}
+	g := Group{Source: src.Name, Key: w.GroupKey, Truncated: min(max(w.TruncatedAlerts, 0), maxTruncated), Clip: true}
 	if g.Key == "" {
 		g.Key = fmt.Sprintf("%s{%s}", w.Receiver, pairs(w.GroupLabels))
+	}
+	if w.OrgID > 1 {
+		g.Key = fmt.Sprintf("org %d %s", w.OrgID, g.Key) // its organisations have policies of their own, whose keys look alike
 	}
 	g.Key = scoped(src, g.Key)
 	if g.Title = w.CommonAnnotations["summary"]; g.Title == "" && len(w.Alerts) > 1 {
@@ -78,35 +79,60 @@ func readGroup(src config.Source, body []byte) (Group, error) {
 			g.Title = ownTitle(w.Title)
 		}
 	}
+	var m Message
 	for n, raw := range w.Alerts {
-		at := fmt.Sprintf("alerts[%d].", n)
+		at := fmt.Sprintf("alerts[%d]", n)
 		var a webhookAlert
-		if wrong := decode(raw, &a, at, "alert"); wrong != nil {
-			return Group{}, wrong
+		p, wrong := w.alert(src, raw, &a)
+		if wrong == nil {
+			m.words(src, &p, at+".", extract.Input{extract.Labels: names(a.Labels), extract.Annotations: names(a.Annotations)})
+			_, wrong = checkAlert(f, p, g.Clip)
 		}
-		if a.Status != firing && a.Status != resolved {
-			return Group{}, &InputError{at + "status", fmt.Sprintf("it is %q; firing or resolved are possible", a.Status)}
+		if wrong == nil {
+			g.Alerts = append(g.Alerts, p)
+			continue
 		}
-		p := labelled(a.Labels, a.Annotations)
-		if wrong := words(src, &p, extract.Input{extract.Labels: names(a.Labels), extract.Annotations: names(a.Annotations)}); wrong != nil {
-			wrong.Field = at + wrong.Field
-			return Group{}, wrong
+		if wrong.Field = strings.TrimSuffix(at+"."+wrong.Field, "."); a.Status != resolved {
+			g.Truncated++ // whether it still fires is not known: the others' end does not close the incident
 		}
-		p.Fingerprint, p.Firing, p.StartsAt = a.Fingerprint, a.Status == firing, a.StartsAt.Time
-		if !p.Firing {
-			p.EndsAt = a.EndsAt.Time
-		}
-		if p.Text == "" && a.Annotations["summary"] == "" {
-			p.Text = ownText(w.Message)
-		}
-		p.Links = links(
-			message.Link{Title: "Runbook", URL: a.Annotations["runbook_url"]}, message.Link{Title: "Panel", URL: a.PanelURL},
-			message.Link{Title: "Dashboard", URL: a.DashboardURL}, message.Link{Title: "Source", URL: a.GeneratorURL},
-			message.Link{Title: "Silence", URL: a.SilenceURL}, message.Link{Title: sender(src), URL: w.ExternalURL},
-		)
-		g.Alerts = append(g.Alerts, p)
+		m.Wrong = append(m.Wrong, wrong)
 	}
-	return g, nil
+	if m.Alerts = len(g.Alerts); m.Alerts > 0 || len(m.Wrong) == 0 {
+		m.Groups = []Group{g}
+	}
+	return m, nil
+}
+
+// alert reads one alert of the message, but for its topic.
+func (w *webhook) alert(src config.Source, raw json.RawMessage, a *webhookAlert) (p plan.Alert, wrong *InputError) {
+	if wrong := decode(raw, a, "", "alert"); wrong != nil {
+		if wrong.Field == "body" {
+			wrong.Field = ""
+		}
+		return p, wrong
+	}
+	if a.Status != firing && a.Status != resolved {
+		return p, &InputError{"status", fmt.Sprintf("it is %q; firing or resolved are possible", shorten(a.Status, 50))}
+	}
+	p = labelled(a.Labels, a.Annotations)
+	p.Fingerprint, p.Firing = a.Fingerprint, a.Status == firing
+	if p.StartsAt, wrong = a.StartsAt.read("startsAt"); wrong != nil {
+		return p, wrong
+	}
+	if !p.Firing {
+		if p.EndsAt, wrong = a.EndsAt.read("endsAt"); wrong != nil {
+			return p, wrong
+		}
+	}
+	if p.Text == "" && a.Annotations["summary"] == "" {
+		p.Text = ownText(w.Message)
+	}
+	p.Links = links(
+		message.Link{Title: "Runbook", URL: a.Annotations["runbook_url"]}, message.Link{Title: "Panel", URL: a.PanelURL}, message.Link{Title: "Image", URL: a.ImageURL},
+		message.Link{Title: "Dashboard", URL: a.DashboardURL}, message.Link{Title: "Source", URL: a.GeneratorURL},
+		message.Link{Title: "Silence", URL: a.SilenceURL}, message.Link{Title: sender(src), URL: w.ExternalURL},
+	)
+	return p, nil
 }
 
 // sender is what a link to the sender's own page is called.

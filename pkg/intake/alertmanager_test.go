@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 )
@@ -56,16 +58,29 @@ func am(t *testing.T, truncated int, alerts ...string) []byte {
 
 func (w *world) alertmanager(body []byte) intake.Result {
 	w.t.Helper()
-	g, err := intake.ParseAlertmanager("alertmanager", body)
+	g, err := group(body)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return w.accept(g)
 }
 
+// group reads a message of an Alertmanager of which the file says nothing.
+func group(body []byte) (intake.Group, error) {
+	f := &config.File{}
+	m, err := intake.Read(f, intake.SourceOf(f, "alertmanager", config.TypeAlertmanager), body)
+	switch {
+	case err != nil:
+		return intake.Group{}, err
+	case len(m.Wrong) > 0:
+		return intake.Group{}, m.Wrong[0]
+	}
+	return m.Groups[0], nil
+}
+
 func TestAlertmanagerMessage(t *testing.T) {
 	t.Parallel()
-	g, err := intake.ParseAlertmanager("alertmanager", am(t, 0, "a firing critical"))
+	g, err := group(am(t, 0, "a firing critical"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +94,7 @@ func TestAlertmanagerMessage(t *testing.T) {
 	}
 	for _, bad := range []string{`{`, `{}`, `[]`, `{"alerts":[{"status":"odd"}]}`} {
 		var wrong *intake.InputError
-		if _, err := intake.ParseAlertmanager("alertmanager", []byte(bad)); !errors.As(err, &wrong) {
+		if _, err := group([]byte(bad)); !errors.As(err, &wrong) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -163,5 +178,60 @@ func TestAMessageOfAThousandAlertsIsOneIncident(t *testing.T) {
 	}
 	if n := len(w.timeline(r.IncidentID)); n > 20 {
 		t.Errorf("%d entries for one message", n)
+	}
+}
+
+// Alertmanager and Grafana do not send again soon after a refusal: one alert that is wrong does not cost the others their
+// page, and what is not known of it closes nothing.
+func TestAWrongAlertOfAGroupCostsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { withSources(t, f) })
+	body := `{"groupKey": "g", "alerts": [
+		{"status": "firing", "labels": {"alertname": "Good", "severity": "critical"}, "startsAt": "2026-01-05T09:00:00Z", "endsAt": "0001-01-01T00:00:00Z"},
+		{"status": "firing", "labels": {"alertname": "Bad", "job": "_tocsin"}}, {"status": "odd"}, 7, {"status": "firing", "startsAt": "now"}, {"status": "resolved", "labels": {"a": 1}}]}`
+	m := w.read("am-west", body)
+	var wrong []string
+	for _, e := range m.Wrong {
+		wrong = append(wrong, e.Field)
+	}
+	if diff := cmp.Diff([]string{"alerts[1].job", "alerts[2].status", "alerts[3]", "alerts[4].startsAt", "alerts[5].labels"}, wrong); diff != "" || m.Alerts != 1 || len(m.Groups) != 1 {
+		t.Fatalf("%s %+v", diff, m)
+	}
+	rs, err := w.acceptAll(m)
+	if err != nil || len(rs) != 1 || !rs[0].Opened {
+		t.Fatalf("%+v, %v", rs, err)
+	}
+	if inc := w.incident(rs[0].IncidentID); inc.Firing != 1 || inc.Truncated != 4 {
+		t.Errorf("%+v", inc)
+	}
+	m = w.read("am-west", strings.Replace(body, `"status": "firing", "labels": {"alertname": "Good"`, `"status": "resolved", "labels": {"alertname": "Good"`, 1))
+	if rs, err := w.acceptAll(m); err != nil || rs[0].State != message.Open {
+		t.Errorf("nobody knows whether the others fire: %+v, %v", rs, err)
+	}
+	if rs := w.send("am-west", `{"groupKey": "g", "alerts": [{"status": "resolved", "labels": {"alertname": "Good", "severity": "critical"}}]}`); rs[0].State != message.Resolved {
+		t.Errorf("a message without mistakes ends it: %+v", rs)
+	}
+	if m := w.read("am-west", `{"groupKey": "h", "alerts": [{"status": "odd"}]}`); len(m.Groups) != 0 || len(m.Wrong) != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// What the file says of a topic may fail on an alert. Its labels count then.
+func TestATopicThatFailsCostsNoPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { withSources(t, f) })
+	for source, body := range map[string]string{
+		"brittle-am":   `{"groupKey": "g", "alerts": [{"status": "firing", "labels": {"alertname": "A", "severity": "critical", "job": "db"}}]}`,
+		"brittle-prom": `[{"labels": {"alertname": "A", "severity": "critical", "job": "db"}}]`,
+		"brittle-json": `{"labels": {"alertname": "A", "severity": "critical", "job": "db"}}`,
+	} {
+		m := w.read(source, body)
+		if len(m.Wrong) != 0 || len(m.Groups) != 1 || m.Groups[0].Alerts[0].Topic() != "alert.a.critical.db" {
+			t.Errorf("%s: %+v", source, m)
+			continue
+		}
+		if len(m.Notes) != 1 || !strings.HasSuffix(m.Notes[0].Field, "job") || !strings.Contains(m.Notes[0].Message, "topic.job of the source "+source) {
+			t.Errorf("%s: %v", source, m.Notes)
+		}
 	}
 }

@@ -107,7 +107,7 @@ func (i *Intake) answer(ctx context.Context, id uuid.UUID, by Actor, action, rea
 				return err
 			}
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
 		if err := apply(ctx, c, &a); err != nil || !a.Changed {
 			return err
 		}

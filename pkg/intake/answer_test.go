@@ -210,7 +210,7 @@ func TestSelfAlertIsAnnouncedOnceADay(t *testing.T) {
 		var r intake.Result
 		w.tx(func(tx *store.Tx) error {
 			var err error
-			r, err = w.in.SelfAlert(t.Context(), tx, intake.Self{Kind: "delivery_rejected", Criticality: "critical", About: "ops-slack", Title: "broken", Labels: map[string]string{"notifier": "ops-slack"}})
+			r, err = w.in.SelfAlert(t.Context(), tx, intake.Self{Kind: "delivery_rejected", Criticality: "critical", About: "ops-slack", Title: "broken", Daily: true, Labels: map[string]string{"notifier": "ops-slack"}})
 			return err
 		})
 		return r

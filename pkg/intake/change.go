@@ -24,15 +24,18 @@ type change struct {
 	f       *config.File
 	inc     store.Incident
 	created bool
+	redact  func(string) string
 	visible bool // what cards show has changed: the revision is raised
 
 	entries []card.Entry
 	told    []plan.Change // changes that notices and events tell of
 	ended   string        // why pages end: acknowledged, resolved; empty: they don't
 
-	read     bool // ds and steps are
+	read     bool // ds are
 	ds       []delivery.Delivery
+	stepped  bool // steps are
 	steps    []store.EscalationStep
+	rows     []store.Alert // of an incident that this change has opened: all there are
 	accounts []plan.Account
 
 	joined []string // notifiers that join the incident with this change
@@ -43,6 +46,12 @@ type change struct {
 
 	silenced []store.SilencedAlert // kept back with this change
 	heard    []string              // fingerprints that are kept back no more
+
+	hidden  []hiddenAlert        // what silences keep back with this change, and by which
+	opens   map[string]time.Time // fingerprints that wait for the hours of a route
+	opened  []string             // fingerprints that waited until now
+	routing []store.Routing      // what the file says of the alerts
+	release bool                 // an escalation that a silence holds goes on
 }
 
 type pagesOf struct {
@@ -50,7 +59,7 @@ type pagesOf struct {
 	pages []plan.Delivery
 }
 
-// load locks the incident's deliveries and steps. Incident first: it is locked already.
+// load locks the incident's deliveries. Incident first: it is locked already.
 func (c *change) load(ctx context.Context) error {
 	if c.read || c.created {
 		return nil
@@ -59,10 +68,20 @@ func (c *change) load(ctx context.Context) error {
 	if c.ds, err = c.tx.Deliveries(ctx, c.inc.ID); err != nil {
 		return fmt.Errorf("read the incident's deliveries: %w", err)
 	}
+	c.read = true
+	return nil
+}
+
+// loadSteps locks the steps of the incident's escalations.
+func (c *change) loadSteps(ctx context.Context) error {
+	if c.stepped || c.created {
+		return nil
+	}
+	var err error
 	if c.steps, err = c.tx.Steps(ctx, c.inc.ID); err != nil {
 		return fmt.Errorf("read the incident's escalation: %w", err)
 	}
-	c.read = true
+	c.stepped = true
 	return nil
 }
 
@@ -146,6 +165,9 @@ func (c *change) write(ctx context.Context) ([]Made, error) {
 	if err := c.writeSilenced(ctx); err != nil {
 		return nil, err
 	}
+	if err := c.writeRouting(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.writeSteps(ctx); err != nil {
 		return nil, err
 	}
@@ -169,6 +191,11 @@ func (c *change) writeSteps(ctx context.Context) error {
 			return fmt.Errorf("withdraw the escalation: %w", err)
 		}
 	}
+	if c.release && c.ended == "" {
+		if _, err := c.tx.ReleaseSteps(ctx, c.inc.ID); err != nil {
+			return fmt.Errorf("let the escalation go on: %w", err)
+		}
+	}
 	if err := c.tx.AddSteps(ctx, c.due...); err != nil {
 		return fmt.Errorf("add the escalation: %w", err)
 	}
@@ -185,9 +212,12 @@ func (c *change) content(ctx context.Context) (card.Snapshot, error) {
 	if !c.visible && !c.created && len(c.joined)+len(c.again)+len(c.pages) == 0 {
 		return card.Snapshot{}, nil
 	}
-	alerts, err := c.tx.Alerts(ctx, c.inc.ID, commonOf)
-	if err != nil {
-		return card.Snapshot{}, fmt.Errorf("read the incident's alerts: %w", err)
+	alerts := c.rows
+	if !c.created {
+		var err error
+		if alerts, err = c.tx.ShownAlerts(ctx, c.inc, commonOf); err != nil {
+			return card.Snapshot{}, fmt.Errorf("read the incident's alerts: %w", err)
+		}
 	}
 	s := snapshot(c.inc, alerts)
 	body, err := json.Marshal(s)

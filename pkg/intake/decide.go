@@ -90,6 +90,7 @@ const (
 	SkipGone     = "gone"
 	SkipMoved    = "moved:"
 	SkipNotifier = "notifier_removed"
+	SkipFailed   = "failed" // the log says why
 )
 
 // RunStep is what one step of a run came to.
@@ -101,7 +102,39 @@ type RunStep struct {
 // DecideMany takes a few deliveries of a run, all of one incident, in one transaction that also notes what became of them: a
 // crash leaves none decided and not noted. False: nothing may be taken now. A delivery whose state or effect is not what it was when
 // the run was made is left alone: somebody, or another run, was faster. alive is how old the heartbeat of a live replica may be.
+//
+// What fails holds up neither the rest of its run nor other runs: a delivery on which the database takes no decision is left
+// alone, and anything else, such as an incident that somebody holds for long, is tried again after the others had their turn.
+// The error is returned in any case.
 func (i *Intake) DecideMany(ctx context.Context, alive time.Duration) (RunStep, bool, error) {
+	did, more, err := i.decideSome(ctx, alive, runBatch)
+	var failed *itemError
+	if errors.As(err, &failed) && failed.more && store.Refused(err) {
+		did, more, err = i.decideSome(ctx, alive, 1) // which one is it
+	}
+	if errors.As(err, &failed) {
+		err = errors.Join(err, i.passOver(ctx, failed, store.Refused(err)))
+	}
+	if err != nil {
+		return RunStep{}, false, fmt.Errorf("work off a decision on many: %w", err)
+	}
+	return did, more, nil
+}
+
+// itemError is what went wrong with the deliveries of a run, not with the run.
+type itemError struct {
+	run, first uuid.UUID // the first delivery of the batch
+	more       bool      // the batch had others
+	err        error
+}
+
+func (e *itemError) Error() string {
+	return fmt.Sprintf("run %s, delivery %s: %v", e.run, e.first, e.err)
+}
+func (e *itemError) Unwrap() error { return e.err }
+
+// decideSome is one transaction of DecideMany, with at most so many deliveries.
+func (i *Intake) decideSome(ctx context.Context, alive time.Duration, most int) (RunStep, bool, error) {
 	var did RunStep
 	var due time.Time
 	err := i.store.InTx(ctx, func(tx *store.Tx) error {
@@ -111,14 +144,14 @@ func (i *Intake) DecideMany(ctx context.Context, alive time.Duration) (RunStep, 
 			return err
 		}
 		did.Action = run.Action
-		items, err := tx.RunItems(ctx, run.ID, max(1, min(run.Allowed, runBatch)))
+		items, err := tx.RunItems(ctx, run.ID, max(1, min(run.Allowed, most)))
 		if err != nil {
 			return err
 		}
 		whys := map[uuid.UUID]string{}
 		if len(items) > 0 {
 			if whys, err = i.decideItems(ctx, tx, run, items, alive); err != nil {
-				return err
+				return &itemError{run: run.ID, first: items[0].DeliveryID, more: len(items) > 1, err: err}
 			}
 		}
 		for _, why := range whys {
@@ -131,12 +164,30 @@ func (i *Intake) DecideMany(ctx context.Context, alive time.Duration) (RunStep, 
 		return tx.RunDid(ctx, run, whys, len(items) == 0 || len(items) >= run.Waiting)
 	})
 	if err != nil {
-		return RunStep{}, false, fmt.Errorf("work off a decision on many: %w", err)
+		return RunStep{}, false, err
 	}
 	if did.Applied > 0 {
 		i.wake(due)
 	}
 	return did, did.Applied+did.Skipped > 0, nil
+}
+
+// passOver leaves alone, for good or for now, what a run failed at. Where another replica has the run by now, it is that one's to see.
+func (i *Intake) passOver(ctx context.Context, failed *itemError, forGood bool) error {
+	return i.store.InTx(ctx, func(tx *store.Tx) error {
+		run, ok, err := tx.LockRun(ctx)
+		if err != nil || !ok || run.ID != failed.run {
+			return err
+		}
+		if !forGood {
+			return tx.DeferRun(ctx, run)
+		}
+		items, err := tx.RunItems(ctx, run.ID, 1)
+		if err != nil || len(items) == 0 || items[0].DeliveryID != failed.first {
+			return err
+		}
+		return tx.RunDid(ctx, run, map[uuid.UUID]string{failed.first: SkipFailed}, run.Waiting <= 1)
+	})
 }
 
 // decideItems says of each item why it was left alone, or nothing where the decision was applied.

@@ -27,6 +27,9 @@ const (
 
 // start runs an escalation, once per incident: steps without delay fire in this transaction, the others become due.
 func (c *change) start(ctx context.Context, name string) error {
+	if err := c.loadSteps(ctx); err != nil {
+		return err
+	}
 	if slices.ContainsFunc(c.steps, func(s store.EscalationStep) bool { return s.Name == name }) {
 		return nil
 	}
@@ -105,15 +108,8 @@ func interval(e config.Escalation) time.Duration {
 
 // fire makes what a step asks for, with whoever is on call now. It says whether somebody was reached.
 func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, error) {
-	if c.accounts == nil {
-		linked, err := c.tx.Accounts(ctx)
-		if err != nil {
-			return false, fmt.Errorf("read the linked accounts: %w", err)
-		}
-		c.accounts = []plan.Account{}
-		for _, a := range linked {
-			c.accounts = append(c.accounts, plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID})
-		}
+	if err := c.link(ctx); err != nil {
+		return false, err
 	}
 	f := c.f
 	if slices.ContainsFunc(s.Page, func(target string) bool { return strings.HasPrefix(target, "schedule:") }) {
@@ -150,6 +146,22 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 	return p.Reached, nil
 }
 
+// link reads the linked accounts, once.
+func (c *change) link(ctx context.Context) error {
+	if c.accounts != nil {
+		return nil
+	}
+	linked, err := c.tx.Accounts(ctx)
+	if err != nil {
+		return fmt.Errorf("read the linked accounts: %w", err)
+	}
+	c.accounts = []plan.Account{}
+	for _, a := range linked {
+		c.accounts = append(c.accounts, plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID})
+	}
+	return nil
+}
+
 // Escalate fires a due step of an incident's escalation, and the next ones of its round while they reach nobody. It
 // looks again under the incident's lock: false means that somebody answered or another replica was faster.
 func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bool, error) {
@@ -161,16 +173,26 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 		if err != nil {
 			return fmt.Errorf("lock the incident: %w", err)
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
 		if err := c.load(ctx); err != nil {
 			return err
 		}
+		if err := c.loadSteps(ctx); err != nil {
+			return err
+		}
 		at := slices.IndexFunc(c.steps, func(s store.EscalationStep) bool { return s.ID == stepID })
-		if at < 0 || c.steps[at].DueAt == nil || c.steps[at].DueAt.After(tx.Now()) {
+		if at < 0 || c.steps[at].Held || c.steps[at].DueAt == nil || c.steps[at].DueAt.After(tx.Now()) {
 			return nil
 		}
 		if inc.State != message.Open {
 			return tx.WithdrawSteps(ctx, inc.ID, string(inc.State))
+		}
+		if held, err := c.hold(ctx); err != nil {
+			return err
+		} else if held {
+			r.wake = tx.Now()
+			_, err = c.write(ctx)
+			return err
 		}
 		fired = true
 		step := c.steps[at]
@@ -300,6 +322,45 @@ func (i *Intake) Forward(ctx context.Context, incidentID, stepID uuid.UUID, targ
 	if moved {
 		i.wake(now)
 	}
+	return nil
+}
+
+// PassOver brings on what comes after a page that is kept back beyond its bound, and says so on the timeline: when it goes out after
+// all, its row tells nothing of it any more. A crash between the two passes it over again, which changes nothing.
+func (i *Intake) PassOver(ctx context.Context, p store.OverduePage) error {
+	if p.IncidentID == uuid.Nil {
+		return i.store.PassOver(ctx, p.ID)
+	}
+	if p.StepID != uuid.Nil {
+		if err := i.Forward(ctx, p.IncidentID, p.StepID, p.Target); err != nil {
+			return err
+		}
+	}
+	var r Result
+	err := i.store.InTx(ctx, func(tx *store.Tx) error {
+		r = Result{}
+		inc, err := tx.LockIncident(ctx, p.IncidentID)
+		if err != nil {
+			return err
+		}
+		why, ok, err := tx.PassOver(ctx, p.ID)
+		if err != nil || !ok || inc.State != message.Open {
+			return err
+		}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
+		text := fmt.Sprintf("The page through %s to %s is kept back (%s): the escalation does not wait for it", why.Notifier, p.Target, why.Reason)
+		if why.Sentence != "" {
+			text += ". " + why.Sentence
+		}
+		c.note("tocsin", card.EntryKeptBack, text)
+		r.wake = tx.Now()
+		_, err = c.write(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("pass over the page %s: %w", p.ID, err)
+	}
+	i.Committed(r)
 	return nil
 }
 

@@ -30,6 +30,9 @@ func (i *Intake) EscalateNow(ctx context.Context, id uuid.UUID, by Actor, reason
 		if err := c.load(ctx); err != nil {
 			return err
 		}
+		if err := c.loadSteps(ctx); err != nil {
+			return err
+		}
 		c.note(by.ID, card.EntryEscalated, card.EscalatedText(by.Name, reason))
 		moved, err := c.further(ctx)
 		if err != nil {
@@ -116,6 +119,9 @@ func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reaso
 			return err
 		}
 		if err := c.load(ctx); err != nil {
+			return err
+		}
+		if err := c.loadSteps(ctx); err != nil {
 			return err
 		}
 		c.note(by.ID, card.EntryReassigned, text)

@@ -48,11 +48,16 @@ func readGeneric(f *config.File, src config.Source, body []byte) (Message, error
 		if time.Since(began) > mostReading {
 			return Message{}, &InputError{"alerts", fmt.Sprintf("after %d of %d alerts its expressions have taken %s: send fewer at once, or let no expression of one alert go through the whole body", n, len(list), mostReading)}
 		}
-		p, wrong := mapped(src, extract.Input{extract.Body: doc, extract.Alert: alert})
+		in := extract.Input{extract.Body: doc, extract.Alert: alert}
+		p, wrong := mapped(src, in)
 		if wrong != nil {
 			wrong.Field = at(n) + wrong.Field
 			m.Wrong = append(m.Wrong, wrong)
 			continue
+		}
+		in[extract.Labels] = names(p.Labels)
+		if m.words(src, &p, at(n), in); p.Kind == "" {
+			p.Kind = src.Name // what is all that is known of it
 		}
 		m.group(f, src, p, at(n), Group{Clip: true})
 	}
@@ -69,7 +74,7 @@ func listOf(v any) ([]any, error) {
 	return nil, errors.New("it gives no list")
 }
 
-// mapped makes an alert of what a generic source sent.
+// mapped makes an alert of what a generic source sent, but for its topic.
 func mapped(src config.Source, in extract.Input) (plan.Alert, *InputError) {
 	fields := src.Fields
 	p := plan.Alert{Firing: true}
@@ -127,13 +132,6 @@ func mapped(src config.Source, in extract.Input) (plan.Alert, *InputError) {
 	}
 	if p.Links, err = linksOf(fields.Links, in); err != nil {
 		return p, &InputError{"links", err.Error()}
-	}
-	in[extract.Labels] = names(p.Labels)
-	if wrong := words(src, &p, in); wrong != nil {
-		return p, wrong
-	}
-	if p.Kind == "" {
-		p.Kind = src.Name // what is all that is known of it
 	}
 	return p, nil
 }

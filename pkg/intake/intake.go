@@ -25,8 +25,10 @@ const DefaultReopenAfter = 4 * time.Hour
 // Options set up an Intake.
 type Options struct {
 	Store *store.Store
-	File  func() *config.File    // the file in force
-	Wake  func(oldest time.Time) // nudges the local worker after a commit with the oldest due time written; may be nil
+	File  func() *config.File // the file in force
+	// Redact takes the values of ${NAME} out of what the file says before it is stored. May be nil.
+	Redact func(string) string
+	Wake   func(oldest time.Time) // nudges the local worker after a commit with the oldest due time written; may be nil
 }
 
 // Intake is the one writer of incidents. Safe for use by many goroutines and on all replicas at once.
@@ -34,6 +36,8 @@ type Intake struct {
 	store *store.Store
 	file  func() *config.File
 	wake  func(time.Time)
+
+	redact func(string) string
 }
 
 // New makes an Intake.
@@ -41,7 +45,10 @@ func New(o Options) *Intake {
 	if o.Wake == nil {
 		o.Wake = func(time.Time) {}
 	}
-	return &Intake{store: o.Store, file: o.File, wake: o.Wake}
+	if o.Redact == nil {
+		o.Redact = func(s string) string { return s }
+	}
+	return &Intake{store: o.Store, file: o.File, wake: o.Wake, redact: o.Redact}
 }
 
 // Group is alerts of one source that belong to one incident.
@@ -53,7 +60,7 @@ type Group struct {
 	Alerts    []plan.Alert
 	Clip      bool     // cut what is too long instead of refusing it: for sources that would not send it again
 	Pair      bool     // several senders say the same of one alert, each a little apart from the others: Prometheus servers in pairs
-	Loud      bool     // a self-alert that is announced each time, however soon after the last
+	Daily     bool     // a self-alert that is announced once a day at most
 	Avoid     []string // notifiers that it is not sent through while there are others
 }
 
@@ -114,6 +121,19 @@ func (i *Intake) AcceptIn(ctx context.Context, tx *store.Tx, g Group) (Result, e
 	}
 	self, err := i.SelfAlert(ctx, tx, unrouted(c.inc))
 	return r.with(self), err
+}
+
+// KeyOf is the key of the incident that a group belongs to. It may be asked of a group that will be refused.
+func (i *Intake) KeyOf(g Group) string {
+	f := i.file()
+	switch {
+	case g.Key != "":
+		return plan.Key(f, g.Source, plan.Alert{Key: clean(g.Key)})
+	case len(g.Alerts) == 0:
+		return ""
+	}
+	a, _ := checkAlert(f, g.Alerts[0], g.Clip)
+	return plan.Key(f, g.Source, a)
 }
 
 // Committed nudges the worker. It is called after the commit of what the results tell of.

@@ -30,7 +30,7 @@ func (i *Intake) Lapse(ctx context.Context, incidentID uuid.UUID) (bool, error) 
 		if err != nil || len(alerts) == 0 {
 			return err
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc, visible: true}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc, visible: true}
 		actor := "source:" + inc.Source
 		const most = 10
 		for n := range alerts {
@@ -47,7 +47,7 @@ func (i *Intake) Lapse(ctx context.Context, incidentID uuid.UUID) (bool, error) 
 		if err := tx.ResolveLapsed(ctx, alerts); err != nil {
 			return fmt.Errorf("write the alerts: %w", err)
 		}
-		if err := c.rank(ctx); err != nil {
+		if err := c.rank(ctx, ranks{fell: true}); err != nil {
 			return err
 		}
 		if inc.State != message.Resolved && c.inc.Firing == 0 && c.inc.Truncated == 0 {
@@ -86,5 +86,5 @@ func (i *Intake) Called(ctx context.Context, name string) error {
 // HeartbeatMissed is the alert about a heartbeat that did not call in time. It is announced each time: what watches is not
 // what is wrong.
 func HeartbeatMissed(name, criticality string) Self {
-	return Self{Kind: SelfHeartbeat, Criticality: criticality, About: name, Labels: map[string]string{"heartbeat": name}, Loud: true}
+	return Self{Kind: SelfHeartbeat, Criticality: criticality, About: name, Labels: map[string]string{"heartbeat": name}}
 }

@@ -4,16 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/extract"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 )
-
-// pairLag is how long after one Prometheus of a pair has said that an alert is over the other one's word that it fires
-// is taken for a late one. They evaluate apart, and each sends again after a minute at the latest.
-const pairLag = 2 * time.Minute
 
 // pushed is an alert as Prometheus pushes it to an Alertmanager's /api/v2/alerts.
 type pushed struct {
@@ -48,12 +43,16 @@ func readPrometheus(f *config.File, src config.Source, body []byte) (Message, er
 			continue
 		}
 		p := labelled(a.Labels, a.Annotations)
-		if wrong := words(src, &p, extract.Input{extract.Labels: names(a.Labels), extract.Annotations: names(a.Annotations)}); wrong != nil {
-			wrong.Field = at(n) + wrong.Field
+		m.words(src, &p, at(n), extract.Input{extract.Labels: names(a.Labels), extract.Annotations: names(a.Annotations)})
+		p.Fingerprint, p.Firing = labelsFingerprint(a.Labels), true
+		var wrong *InputError
+		if p.StartsAt, wrong = a.StartsAt.read(at(n) + "startsAt"); wrong == nil {
+			p.EndsAt, wrong = a.EndsAt.read(at(n) + "endsAt")
+		}
+		if wrong != nil {
 			m.Wrong = append(m.Wrong, wrong)
 			continue
 		}
-		p.Fingerprint, p.Firing, p.StartsAt, p.EndsAt = labelsFingerprint(a.Labels), true, a.StartsAt.Time, a.EndsAt.Time
 		p.Links = links(message.Link{Title: "Runbook", URL: a.Annotations["runbook_url"]}, message.Link{Title: "Source", URL: a.GeneratorURL})
 		m.group(f, src, p, at(n), Group{Clip: true, Pair: true})
 	}

@@ -18,7 +18,6 @@ const AnnounceEvery = 24 * time.Hour
 
 // The kinds of self-alerts that are raised here. delivery_<state> is raised by the scheduler.
 const (
-	deathKinds         = "delivery_"
 	SelfUnrouted       = "unrouted"
 	SelfNobodyAnswered = "nobody_answered"
 	SelfNotifierBroken = "notifier_broken"
@@ -37,22 +36,24 @@ type Self struct {
 	Labels      map[string]string
 	Links       []message.Link
 	Avoid       []string // notifiers that it is not sent through while there are others: it is about them
-	Loud        bool     // it is announced each time, however soon after the last
+	// Daily: its incident is announced once a day at most. That is for what comes again and again from one cause, as deaths do and what
+	// no route takes. All else is news each time: an account that breaks after it was well, another wrong file, a silent source.
+	Daily bool
 }
 
 // Key is its incident's key. Nobody outside can name it.
 func (s Self) Key() string { return plan.SelfKey + s.Kind + ":" + s.About }
 
 // SelfAlert raises an alert about tocsin itself within a transaction of the caller, who calls Committed after the
-// commit. It is routed like any other. Where its incident was announced within the last day and is resolved since, the
-// new one is stored and shown but sends nothing.
+// commit. It is routed like any other. Where it is a daily one whose incident was announced within the last day and is resolved
+// since, the new one is stored and shown but sends nothing.
 func (i *Intake) SelfAlert(ctx context.Context, tx *store.Tx, s Self) (Result, error) {
 	a := plan.Alert{
 		Kind: s.Kind, Criticality: s.Criticality, Job: plan.SelfJob, Firing: true, Title: line(s.Title, MaxTitle), Text: clean(s.Text), Labels: s.Labels, Links: s.Links,
 	}
 	f := i.file()
 	key := plan.Key(f, SelfSource, plan.Alert{Key: clean(s.Key())})
-	r, _, err := i.accept(ctx, tx, f, Group{Source: SelfSource, Key: key, Alerts: []plan.Alert{a}, Avoid: s.Avoid, Loud: s.Loud})
+	r, _, err := i.accept(ctx, tx, f, Group{Source: SelfSource, Key: key, Alerts: []plan.Alert{a}, Avoid: s.Avoid, Daily: s.Daily})
 	if err != nil {
 		return r, fmt.Errorf("self-alert %s: %w", s.Kind, err)
 	}
@@ -77,7 +78,7 @@ func (i *Intake) ResolveSelf(ctx context.Context, key, why string, cause func(tx
 		if err != nil {
 			return err
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
 		now := c.at()
 		for n := range alerts {
 			if alerts[n].Status == firing {
@@ -101,13 +102,10 @@ func (i *Intake) ResolveSelf(ctx context.Context, key, why string, cause func(tx
 	return done, nil
 }
 
-// quiet says that a self-alert incident sends nothing: one with its key was announced less than a day ago. It says so
+// quiet says that a daily self-alert's incident sends nothing: one with its key was announced less than a day ago. It says so
 // once on the timeline.
-//
-// That is for deaths and for what no route takes, which come one by one from one cause. An account that breaks after it was
-// said to be well, a file that is wrong anew, an incident that nobody answers: each is news.
 func (c *change) quiet(ctx context.Context) (bool, error) {
-	if len(c.ds) > 0 || !strings.HasPrefix(c.inc.Key, plan.SelfKey+deathKinds) && !strings.HasPrefix(c.inc.Key, plan.SelfKey+SelfUnrouted) {
+	if len(c.ds) > 0 {
 		return false, nil
 	}
 	at, ok, err := c.tx.LastAnnounced(ctx, c.inc.Key)
@@ -126,7 +124,7 @@ func (c *change) quiet(ctx context.Context) (bool, error) {
 // unrouted is the alert about an accepted alert that nothing in the file takes.
 func unrouted(inc store.Incident) Self {
 	return Self{
-		Kind: SelfUnrouted, Criticality: inc.Criticality, About: inc.Topic,
+		Kind: SelfUnrouted, Criticality: inc.Criticality, About: inc.Topic, Daily: true,
 		Title:  "No route takes " + inc.Topic,
 		Text:   fmt.Sprintf("The alert %q was accepted and is kept, but nobody is told: no route of the file matches it and it names no notifier. Add a route that matches %s.", shorten(inc.Title, alertTitle), inc.Topic),
 		Labels: map[string]string{"topic": inc.Topic},

@@ -67,13 +67,8 @@ func (i *Intake) AddSilence(ctx context.Context, n NewSilence, by Actor) (uuid.U
 		case n.Until.IsZero():
 			return &InputError{"until", "say when it ends: a silence without an end would be forgotten"}
 		}
-		switch {
-		case !s.EndsAt.After(tx.Now()):
-			return &InputError{"until", fmt.Sprintf("it is over: the database's clock shows %s", tx.Now().UTC().Format(time.RFC3339))}
-		case !s.EndsAt.After(s.StartsAt):
-			return &InputError{"until", "it is not after from"}
-		case s.EndsAt.Sub(s.StartsAt) > maxSilence:
-			return &InputError{"until", "a silence lasts a year at most; what is to be quiet for longer belongs into the file's routes"}
+		if err := endOf(s.EndsAt, s.StartsAt, tx.Now()); err != nil {
+			return err
 		}
 		if err := tx.AddSilence(ctx, s); err != nil {
 			return fmt.Errorf("write the silence: %w", err)
@@ -85,6 +80,77 @@ func (i *Intake) AddSilence(ctx context.Context, n NewSilence, by Actor) (uuid.U
 		id = uuid.Nil
 	}
 	return id, err
+}
+
+// SilenceEdit is what is to be another about a silence that is not over. What it hides stays as it is.
+type SilenceEdit struct {
+	Until  time.Time     // zero: see For
+	For    time.Duration // from now on, or from its beginning where that is to come; zero, and no Until: it ends when it did
+	Reason string        // empty: as before
+}
+
+// EditSilence moves a silence's end, or gives it another reason. What it keeps back is sent at the new end. An *InputError says
+// what is wrong, also where the silence is over; store.ErrNotFound where there is none.
+func (i *Intake) EditSilence(ctx context.Context, id uuid.UUID, e SilenceEdit, by Actor) error {
+	e.Reason = line(e.Reason, MaxTitle)
+	return i.store.InTx(ctx, func(tx *store.Tx) error {
+		s, err := tx.LockSilence(ctx, id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !s.EndsAt.After(tx.Now()):
+			return &InputError{"id", "it is over since " + s.EndsAt.UTC().Format(time.RFC3339) + ": make a new one"}
+		case e.For > 0 && !e.Until.IsZero():
+			return &InputError{"for", "give until or for, not both"}
+		case e.For > 0:
+			e.Until = later(s.StartsAt, tx.Now()).Add(e.For)
+		case e.Until.IsZero() && e.Reason == "":
+			return &InputError{"until", "say what is to change: until, for, or reason"}
+		}
+		var ends *time.Time
+		var reason *string
+		if !e.Until.IsZero() {
+			if err := endOf(e.Until, s.StartsAt, tx.Now()); err != nil {
+				return err
+			}
+			ends = &e.Until
+		}
+		if e.Reason != "" {
+			reason = &e.Reason
+		}
+		if _, err := tx.EditSilence(ctx, id, ends, reason, by.Name); err != nil {
+			return fmt.Errorf("write the silence: %w", err)
+		}
+		var what []string
+		if ends != nil {
+			what = append(what, "until "+ends.UTC().Format(time.RFC3339))
+		}
+		if reason != nil {
+			what = append(what, *reason)
+		}
+		return tx.Audit(ctx, by.ID, "silence_edited", "silence:"+id.String(), strings.Join(what, ": "))
+	})
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// endOf says what is wrong with the end of a silence.
+func endOf(ends, starts, now time.Time) error {
+	switch {
+	case !ends.After(now):
+		return &InputError{"until", fmt.Sprintf("it is over: the database's clock shows %s", now.UTC().Format(time.RFC3339))}
+	case !ends.After(starts):
+		return &InputError{"until", "it is not after from"}
+	case ends.Sub(later(starts, now)) > maxSilence:
+		return &InputError{"until", "a silence lasts a year at most; what is to be quiet for longer belongs into the file's routes"}
+	}
+	return nil
 }
 
 // EndSilence ends a silence before its time. False: it is over already, or there is none. What it kept back and still fires
@@ -117,6 +183,9 @@ func Silences(rows []store.Silence) []plan.Silence {
 // unsilenced keeps back those of the firing alerts that a silence hides, and gives the others. Each silence is said once on
 // the timeline for what it keeps back anew.
 func (c *change) unsilenced(ctx context.Context, alerts []plan.Alert) ([]plan.Alert, error) {
+	if found, err := c.tx.AnySilence(ctx, c.inc.ID); err != nil || !found {
+		return alerts, err
+	}
 	rows, err := c.tx.ActiveSilences(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the silences: %w", err)
@@ -148,7 +217,9 @@ func (c *change) unsilenced(ctx context.Context, alerts []plan.Alert) ([]plan.Al
 		s, hidden := plan.SilencedBy(active, a.Topic(), a.Labels)
 		if !hidden {
 			if rest = append(rest, a); had {
-				c.heard = append(c.heard, mark)
+				if !slices.Contains(c.heard, mark) {
+					c.heard = append(c.heard, mark)
+				}
 				over++
 			}
 			continue
@@ -157,19 +228,28 @@ func (c *change) unsilenced(ctx context.Context, alerts []plan.Alert) ([]plan.Al
 			continue
 		}
 		c.silenced = append(c.silenced, store.SilencedAlert{Fingerprint: mark, SilenceID: uuid.MustParse(s.ID), Notify: a.Notify})
+		c.hidden = append(c.hidden, hiddenAlert{a, s})
 		if count[s.ID]++; count[s.ID] == 1 {
 			said = append(said, s)
 		}
 	}
 	for _, s := range said {
-		text := strings.ToUpper(s.Text()[:1]) + s.Text()[1:]
+		text := silencedText(s)
 		if n := count[s.ID]; n > 1 || len(rest) > 0 || c.inc.Firing > 1 {
 			text += fmt.Sprintf(" (%d of %d alerts)", n, c.inc.Firing)
 		}
 		c.note("tocsin", card.EntrySilenced, text)
 	}
 	if over > 0 {
-		c.note("tocsin", card.EntrySilenceOver, "The silence is over, and it still fires: sent now")
+		text := "The silence is over, and it still fires: sent now"
+		held, err := c.held(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if held {
+			text = "The silence is over, and it still fires: the escalation goes on"
+		}
+		c.note("tocsin", card.EntrySilenceOver, text)
 	}
 	return rest, nil
 }
@@ -198,7 +278,7 @@ func (i *Intake) Unsilence(ctx context.Context, incidentID uuid.UUID) (bool, err
 		if err != nil {
 			return fmt.Errorf("lock the incident: %w", err)
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
 		kept, err := tx.SilencedAlerts(ctx, inc.ID)
 		if err != nil {
 			return err
@@ -214,7 +294,7 @@ func (i *Intake) Unsilence(ctx context.Context, incidentID uuid.UUID) (bool, err
 			return nil
 		}
 		did = true
-		alerts, err := c.stillFiring(ctx, notify)
+		alerts, err := c.stillFiring(ctx, c.heard, notify)
 		if err != nil {
 			return err
 		}
@@ -244,13 +324,13 @@ func (i *Intake) Unsilence(ctx context.Context, incidentID uuid.UUID) (bool, err
 }
 
 // stillFiring are those of the named alerts that fire, as their source would send them again.
-func (c *change) stillFiring(ctx context.Context, notify map[string][]string) ([]plan.Alert, error) {
-	rows, err := c.tx.AlertsByFingerprint(ctx, c.inc.ID, c.heard)
+func (c *change) stillFiring(ctx context.Context, marks []string, notify map[string][]string) ([]plan.Alert, error) {
+	rows, err := c.tx.AlertsByFingerprint(ctx, c.inc.ID, marks)
 	if err != nil {
 		return nil, fmt.Errorf("read the incident's alerts: %w", err)
 	}
 	var fires []store.Alert
-	for _, mark := range c.heard {
+	for _, mark := range marks {
 		if row, ok := rows[mark]; ok && row.Status == firing {
 			fires = append(fires, row)
 		}

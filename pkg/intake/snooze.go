@@ -64,8 +64,11 @@ func (i *Intake) Ring(ctx context.Context, id uuid.UUID) (bool, error) {
 			inc.SnoozedUntil = nil
 			return tx.SaveIncident(ctx, inc)
 		}
-		c := &change{tx: tx, f: i.file(), inc: inc}
+		c := &change{tx: tx, f: i.file(), redact: i.redact, inc: inc}
 		if err := c.load(ctx); err != nil {
+			return err
+		}
+		if err := c.loadSteps(ctx); err != nil {
 			return err
 		}
 		c.note("tocsin", card.EntrySnoozeOver, card.SnoozeOverText(inc.AcknowledgedBy))

@@ -6,13 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/extract"
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 )
+
+// maxTruncated bounds how many alerts a source may say that it left out: the column holds no more.
+const maxTruncated = 1_000_000_000
 
 // maxAlerts bounds one message: each alert may be an incident with a transaction of its own.
 const maxAlerts = 10_000
@@ -22,6 +28,7 @@ type Message struct {
 	Groups []Group
 	Alerts int           // how many alerts there are in them
 	Wrong  []*InputError // alerts that could not be taken. The others are: most senders would send all of them again, or none
+	Notes  []*InputError // what is wrong with alerts that are taken all the same
 
 	places map[string]int // of the groups, by key
 }
@@ -29,7 +36,7 @@ type Message struct {
 // SourceOf is a source of the file, or a built-in one of the same name that says nothing but its type.
 func SourceOf(f *config.File, name, kind string) config.Source {
 	s, ok := f.Sources[name]
-	if !ok {
+	if !ok || s.Type != kind {
 		s = config.Source{Name: name, MaxBody: config.BodyBound(kind)}
 	}
 	s.Type = kind
@@ -40,11 +47,7 @@ func SourceOf(f *config.File, name, kind string) config.Source {
 func Read(f *config.File, src config.Source, body []byte) (Message, error) {
 	switch src.Type {
 	case config.TypeAlertmanager, config.TypeGrafana:
-		g, err := readGroup(src, body)
-		if err != nil {
-			return Message{}, err
-		}
-		return Message{Groups: []Group{g}, Alerts: len(g.Alerts)}, nil
+		return readGroup(f, src, body)
 	case config.TypePrometheus:
 		return readPrometheus(f, src, body)
 	case config.TypeGeneric:
@@ -55,18 +58,60 @@ func Read(f *config.File, src config.Source, body []byte) (Message, error) {
 	return Message{}, &InputError{"body", "no source speaks " + src.Type}
 }
 
-// AcceptAll accepts the groups of a message, each in a transaction of its own. An error leaves those before it committed:
-// the sender sends all of them again, and what is there already changes nothing.
-func (i *Intake) AcceptAll(ctx context.Context, groups []Group) ([]Result, error) {
-	out := make([]Result, 0, len(groups))
-	for _, g := range groups {
-		r, err := i.Accept(ctx, g)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, r)
+// maxFailed is how many groups of a message may fail before the others are left for the next time: one that can't be
+// taken holds up no other, and a database that takes none is not asked thousands of times.
+const maxFailed = 3
+
+// Turn lets a group in when its time has come, by its incident's key ([Intake.KeyOf]); an error is told to the sender.
+type Turn func(ctx context.Context, key string) (leave func(), err error)
+
+// AcceptAll accepts the groups of a message, each in its turn and in a transaction of its own, so many at once. A result that is
+// nil is that of a group that was not taken; an error says why. The sender sends all of them again then, and what is there already
+// changes nothing. It begins anywhere: of a message that is never taken whole, each group has its turn sooner or later.
+func (i *Intake) AcceptAll(ctx context.Context, groups []Group, atOnce int, turn Turn) ([]*Result, error) {
+	out, errs := make([]*Result, len(groups)), make([]error, len(groups))
+	if len(groups) == 0 {
+		return out, nil
 	}
-	return out, nil
+	begin := rand.IntN(len(groups))
+	var next, failed atomic.Int64
+	var all sync.WaitGroup
+	for range min(atOnce, len(groups)) {
+		all.Go(func() {
+			for failed.Load() < maxFailed {
+				n := int(next.Add(1)) - 1
+				if n >= len(groups) {
+					return
+				}
+				n = (begin + n) % len(groups)
+				r, err := i.acceptIn(ctx, groups[n], turn)
+				if err != nil {
+					errs[n] = err
+					failed.Add(1)
+					continue
+				}
+				out[n] = &r
+			}
+		})
+	}
+	all.Wait()
+	var first error
+	for _, err := range errs {
+		var wrong *InputError
+		if err != nil && (first == nil || errors.As(first, &wrong)) {
+			first = err // what the sender must send again counts before what it must change
+		}
+	}
+	return out, first
+}
+
+func (i *Intake) acceptIn(ctx context.Context, g Group, turn Turn) (Result, error) {
+	leave, err := turn(ctx, i.KeyOf(g))
+	if err != nil {
+		return Result{}, err
+	}
+	defer leave()
+	return i.Accept(ctx, g)
 }
 
 // group adds an alert to the others that belong to its incident. A wrong one is left out and told; at is where it stands.
@@ -91,8 +136,9 @@ func (m *Message) group(f *config.File, src config.Source, a plan.Alert, at stri
 	m.Groups = append(m.Groups, like)
 }
 
-// words fills in the topic: what the file says, else what the alert's labels say.
-func words(src config.Source, a *plan.Alert, in extract.Input) *InputError {
+// words fills in the topic: what the file says, else what the alert's labels say. Where what the file says fails on this
+// alert, its labels count as well: a page with an unforeseen topic is better than none. What failed is noted.
+func (m *Message) words(src config.Source, a *plan.Alert, at string, in extract.Input) {
 	for _, w := range []struct {
 		name, label string
 		template    extract.Template
@@ -106,11 +152,11 @@ func words(src config.Source, a *plan.Alert, in extract.Input) *InputError {
 		}
 		s, err := w.template.Text(in)
 		if err != nil {
-			return &InputError{w.name, fmt.Sprintf("topic.%s of the source %s can't be made of it: %v", w.name, src.Name, err)}
+			m.Notes = append(m.Notes, &InputError{at + w.name, fmt.Sprintf("topic.%s of the source %s can't be made of it, its label %s is taken: %v", w.name, src.Name, w.label, err)})
+			continue
 		}
 		*w.into = s
 	}
-	return nil
 }
 
 // names are labels or annotations as expressions see them: an absent one is nil, which ?? takes.
@@ -160,10 +206,6 @@ func decode(body []byte, v any, at, what string) *InputError {
 	field := strings.TrimSuffix(at, ".")
 	if field == "" {
 		field = "body"
-	}
-	var when *timeError
-	if errors.As(err, &when) {
-		return &InputError{field, "it is no instant, RFC 3339 such as 2026-01-05T09:00:00Z"}
 	}
 	return &InputError{field, "it is no " + what + ": " + err.Error()}
 }

@@ -35,6 +35,42 @@ func (w Window) on(wall time.Time) bool {
 	return today && w.From <= minute || yesterday && minute < w.Until
 }
 
+// farOpening is how far ahead the next opening is looked for. A week is enough, but for windows on one day of which the zone
+// skips the hours, or the day.
+const farOpening = 5 * 7 * 24 * time.Hour
+
+// Next is the first instant after t at which the window is active and was not before. False: there is none in the next weeks,
+// since it has no days or never ends.
+//
+// Between two changes of its clock a zone's wall moves as the time does, so the window opens there only where the wall shows
+// From; and a change may put the wall into the window, or show From a second time.
+func (w Window) Next(t time.Time) (time.Time, bool) {
+	far := t.Add(farOpening)
+	opens := func(at time.Time) bool { return w.Active(at) && !w.Active(at.Add(-time.Nanosecond)) }
+	for from := t; from.Before(far); {
+		_, until := from.In(w.zone()).ZoneBounds()
+		if until.IsZero() || until.After(far) {
+			until = far
+		}
+		wall := w.wall(from)
+		opening := time.Date(wall.Year(), wall.Month(), wall.Day(), w.From/60, w.From%60, 0, 0, time.UTC)
+		for ; ; opening = opening.AddDate(0, 0, 1) {
+			at := from.Add(opening.Sub(wall))
+			if !at.Before(until) {
+				break
+			}
+			if at.After(t) && opens(at) {
+				return at.In(w.zone()), true
+			}
+		}
+		if until.After(t) && until.Before(far) && opens(until) {
+			return until.In(w.zone()), true
+		}
+		from = until
+	}
+	return time.Time{}, false
+}
+
 // Wall says what the clock on the window's wall shows at t, as people write it: "Mon 21:30 in Europe/Berlin".
 func (w Window) Wall(t time.Time) string {
 	return w.wall(t).Format("Mon 15:04") + " in " + w.zone().String()

@@ -108,3 +108,72 @@ func TestWindowText(t *testing.T) {
 		}
 	}
 }
+
+// The next opening against the plain slow answer: the first minute from t on at which the window is active and was not a
+// moment before. In zones with every sort of change, around each change of two years and at other times.
+func TestNextOpeningAgreesWithTheSlowAnswer(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca", "America/Scoresbysund"} {
+		for _, days := range []string{"mon-sun", "sun", "sat", "mon-fri"} {
+			for _, hours := range []string{"00:00-24:00", "02:00-03:00", "01:45-02:15", "02:30-02:45", "22:00-07:00", "00:01-00:02", "23:59-00:00", "03:00-02:30"} {
+				w := window(t, days, hours, zone)
+				for _, start := range changes(w.Zone, 2026) {
+					from := start.Add(-26*time.Hour - 30*time.Second)
+					got, ok := w.Next(from)
+					slow, found := slowly(w, from, 9*24*60)
+					switch {
+					case !found: // the hours of this week's only day are skipped: later, and rightly
+						if ok && (!got.After(from.Add(9*24*time.Hour-time.Minute)) || !w.Active(got) || w.Active(got.Add(-time.Second))) {
+							t.Errorf("%s after %s: %s, and no minute of nine days opens it", w, from, got)
+						}
+					case !ok || !got.Equal(slow):
+						t.Errorf("%s after %s: got %s (%t), want %s", w, from, got, ok, slow)
+					}
+				}
+			}
+		}
+	}
+}
+
+// changes are the instants at which a zone's clock changes in a year and the next, and one at which it does not.
+func changes(zone *time.Location, year int) []time.Time {
+	out := []time.Time{time.Date(year, 1, 15, 12, 0, 0, 0, time.UTC)}
+	for at := out[0]; ; {
+		_, end := at.In(zone).ZoneBounds()
+		if end.IsZero() || end.Year() > year+1 {
+			return out
+		}
+		out, at = append(out, end), end
+	}
+}
+
+func slowly(w Window, t time.Time, minutes int) (time.Time, bool) {
+	at := t.Truncate(time.Minute)
+	for range minutes {
+		if at = at.Add(time.Minute); w.Active(at) && !w.Active(at.Add(-time.Second)) {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+func TestNextOpeningWhereThereIsNone(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 5, 8, 0, 0, 0, time.UTC)
+	if got, ok := window(t, "mon-sun", "00:00-24:00", "UTC").Next(at); ok {
+		t.Errorf("a window that never ends opens at %s", got)
+	}
+	if got, ok := (Window{From: 0, Until: 60}).Next(at); ok {
+		t.Errorf("a window without days opens at %s", got)
+	}
+	// Its hour on the last Sunday of March is skipped: the week after.
+	w := window(t, "sun", "02:15-02:45", "Europe/Berlin")
+	if got, ok := w.Next(time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)); !ok || !got.Equal(time.Date(2026, 4, 5, 0, 15, 0, 0, time.UTC)) {
+		t.Errorf("got %s", got)
+	}
+	// Samoa had no Friday, 30 December 2011.
+	w = window(t, "fri", "09:00-17:00", "Pacific/Apia")
+	if got, ok := w.Next(time.Date(2011, 12, 29, 12, 0, 0, 0, time.UTC)); !ok || w.Wall(got) != "Fri 09:00 in Pacific/Apia" || got.Sub(time.Date(2011, 12, 29, 12, 0, 0, 0, time.UTC)) < 7*24*time.Hour {
+		t.Errorf("got %s", got)
+	}
+}

@@ -25,7 +25,7 @@ type Explanation struct {
 	People     []Paged  // in the order of the steps
 	Deliveries []Planned
 	Silenced   bool // all that fire are
-	Unrouted   bool // nothing in the file takes them, at any time
+	Unrouted   bool // nothing in the file takes those that are not silenced, at any time
 }
 
 // ExplainedAlert is one of the alerts.
@@ -90,16 +90,16 @@ func Explain(f *config.File, q Question) Explanation {
 		if word := route.Word(a.Criticality); criticality == "" || Rank(word) > Rank(criticality) {
 			criticality = word
 		}
-		took = took || !m.Empty() || len(m.Resting) > 0 || x.Silenced
 		if x.Silenced {
 			hidden++
 			continue
 		}
+		took = took || !m.Empty() || len(m.Resting) > 0
 		notifiers = append(notifiers, m.Notifiers...)
 		escalations = append(escalations, m.Escalations...)
 	}
 	e.Silenced = fires > 0 && hidden == fires
-	e.Unrouted = fires > 0 && !took
+	e.Unrouted = fires > hidden && !took
 	waits := time.Duration(0)
 	for _, n := range known(notifiers, f.Notifiers) {
 		e.join(f, n, "", 0, 0)
@@ -186,15 +186,16 @@ func ways(u config.User, criticality string, p Paging, f *config.File, at time.T
 	return out
 }
 
-// AtOnce are the ids of the people who are paged without a delay, in order; Later those whom only a later step pages.
+// AtOnce are the ids of the people who are paged without a delay, in order; Later those whom only a later step pages. Who can't be
+// reached is not paged, whatever the escalation says.
 func (e Explanation) AtOnce() (now, later []string) {
 	for _, p := range e.People {
-		if p.After == 0 && !slices.Contains(now, p.User) {
+		if p.After == 0 && len(p.Ways) > 0 && !slices.Contains(now, p.User) {
 			now = append(now, p.User)
 		}
 	}
 	for _, p := range e.People {
-		if !slices.Contains(now, p.User) && !slices.Contains(later, p.User) {
+		if len(p.Ways) > 0 && !slices.Contains(now, p.User) && !slices.Contains(later, p.User) {
 			later = append(later, p.User)
 		}
 	}

@@ -90,22 +90,21 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	f := file(t)
 	f.Routes = []config.Route{{Match: pattern(t, "alert.*.critical.#"), Notify: []string{"ops-slack", "audit"}, Escalate: "default"}, {Match: pattern(t, "#.web"), Notify: []string{"team-log"}}}
-	f.Escalations["default"] = config.Escalation{Steps: []config.Step{{Page: []string{"user:ana"}}, {After: 10 * time.Minute, Page: []string{"user:cho"}, Notify: []string{"hook-slack", "audit"}}}}
+	f.Escalations["default"] = config.Escalation{Steps: []config.Step{{Page: []string{"user:ana"}}, {After: 10 * time.Minute, Page: []string{"user:bo", "user:cho"}, Notify: []string{"hook-slack", "audit"}}}}
 	q := plan.Question{At: time.Date(2026, 1, 6, 12, 0, 0, 0, time.UTC), Accounts: linked,
 		Alerts: []plan.Alert{{Kind: "disk", Criticality: "critical", Job: "db", Firing: true}}}
 	e := plan.Explain(f, q)
 	if diff := cmp.Diff([]string{"ops-slack", "audit"}, e.Notifiers); diff != "" || e.Silent() || e.Silenced || e.Unrouted {
 		t.Errorf("%s: %+v", diff, e)
 	}
-	now, later := e.AtOnce()
-	if diff := cmp.Diff([][]string{{"ana"}, {"cho"}}, [][]string{now, later}); diff != "" {
+	now, later := e.AtOnce() // but for cho, who has no contacts
+	if diff := cmp.Diff([][]string{{"ana"}, {"bo"}}, [][]string{now, later}); diff != "" {
 		t.Error(diff)
 	}
 	var lines []string
 	for _, d := range e.Deliveries {
 		lines = append(lines, strings.Join([]string{d.Notifier, string(d.Kind), d.Target, d.Person, d.After.String()}, " "))
 	}
-	t.Log(strings.Join(lines, "\n"))
 	for _, want := range []string{"ops-slack card channel  0s", "audit event url  0s", "hook-slack notice url  10m0s"} {
 		if !strings.Contains(strings.Join(lines, "\n"), want) {
 			t.Errorf("%q is missing in\n%s", want, strings.Join(lines, "\n"))
@@ -122,6 +121,11 @@ func TestExplain(t *testing.T) {
 	q.Alerts = append(q.Alerts, plan.Alert{Kind: "disk", Criticality: "low", Job: "web", Firing: true})
 	if e := plan.Explain(f, q); e.Silenced || !cmp.Equal(e.Notifiers, []string{"team-log"}) {
 		t.Errorf("partly silenced: %+v", e)
+	}
+	// What is silenced is no excuse for another that no route takes.
+	q.Alerts[1].Job = "other"
+	if e := plan.Explain(f, q); !e.Unrouted {
+		t.Errorf("partly silenced, and the rest unrouted: %+v", e)
 	}
 	// After it, before it, and what no route takes.
 	q.Alerts = q.Alerts[:1]

@@ -53,7 +53,7 @@ func (s Silence) Hides(topic string, labels map[string]string) (bool, string) {
 	if s.Match != nil && !s.Match.Match(topic) {
 		return false, fmt.Sprintf("the topic %s is not %s", topic, s.Match)
 	}
-	if strings.HasSuffix(topic, "."+SelfJob) && (s.Match == nil || !slices.Contains(strings.Split(s.Match.String(), "."), SelfJob)) {
+	if strings.HasSuffix(topic, "."+SelfJob) && (s.Match == nil || !slices.Contains(strings.Split(strings.ToLower(s.Match.String()), "."), SelfJob)) {
 		return false, fmt.Sprintf("tocsin's own alerts are silenced only by a pattern with the word %s", SelfJob)
 	}
 	for _, m := range s.Matchers {

@@ -174,3 +174,77 @@ func TestRunKeepsItsPaceAndIsCanceled(t *testing.T) {
 		t.Errorf("after it was canceled: %+v", r)
 	}
 }
+
+// A delivery on which the database takes no decision is left alone, and holds up neither the rest of its run nor other runs.
+func TestRunGoesOnPastWhatFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for i := range 5 {
+		w.fire(fmt.Sprint("k", i))
+	}
+	w.dieAll("card", "rejected", "slack:channel_not_found")
+	w.dieAll("page", "held", "doubt")
+	w.sql(`create function no() returns trigger language plpgsql as $$ begin raise exception 'no' using errcode = '23514'; end $$`)
+	w.sql(`do $$ begin execute format('create trigger no before update on delivery for each row when (old.id = %L and new.effect > old.effect) execute function no()',
+		(select d.id from delivery d where kind = 'card' order by incident_id offset 1 limit 1)); end $$`)
+	cards := w.run(delivery.SendAgain, api.DeadFilter{Kind: "card"}, 1000)
+	pages := w.run(delivery.CancelIt, api.DeadFilter{Kind: "page"}, 1000)
+	failures := 0
+	for value[int](w, "select count(*) from bulk_run where state = 'running'") > 0 {
+		if _, err := w.s.Decide(t.Context()); err != nil {
+			failures++
+		}
+		w.sql(`update bulk_run set paced_at = paced_at - interval '1 second'`) // its pace is not what is tested
+	}
+	if r := w.readRun(cards); r.State != api.RunDone || r.Applied != 4 || r.Skipped != 1 || len(r.Skips) != 1 || r.Skips[0].Why != "failed" {
+		t.Errorf("the run of the cards ended as %+v", r)
+	}
+	if r := w.readRun(pages); r.State != api.RunDone || r.Applied != r.Total || r.Total == 0 {
+		t.Errorf("the other run ended as %+v", r)
+	}
+	if failures != 1 {
+		t.Errorf("%d steps failed, and one delivery did", failures)
+	}
+}
+
+// An incident that somebody holds for long puts off what a run has there, and no other run.
+func TestRunOfAHeldIncidentWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for i := range 2 {
+		w.fire(fmt.Sprint("k", i))
+	}
+	w.dieAll("card", "rejected", "slack:channel_not_found")
+	first := value[string](w, "select min(incident_id::text) from delivery where kind = 'card'")
+	held := w.run(delivery.CancelIt, api.DeadFilter{Kind: "card", Incident: first}, 1000)
+	free := w.run(delivery.CancelIt, api.DeadFilter{Kind: "card"}, 1000)
+	w.sql(`delete from bulk_item where run_id = $1 and incident_id = $2`, free, first)
+	w.sql(`update bulk_run set total = 1, paced_at = paced_at + interval '100 milliseconds' where id = $1`, free) // the other one is looked at first
+	conn, err := pgx.Connect(t.Context(), w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	hold, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hold.Exec(t.Context(), "select 1 from incident where id = $1 for update", first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.s.Decide(t.Context()); err == nil {
+		t.Error("a held incident is no error")
+	}
+	w.step("decide")
+	if r := w.readRun(free); r.State != api.RunDone || r.Applied != 1 {
+		t.Errorf("the other run is %+v", r)
+	}
+	if err := hold.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.sql(`update bulk_run set paced_at = paced_at - interval '1 minute'`)
+	w.step("decide")
+	if r := w.readRun(held); r.State != api.RunDone || r.Applied != 1 || r.Skipped != 0 {
+		t.Errorf("the run that waited is %+v", r)
+	}
+}

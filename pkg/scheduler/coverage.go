@@ -109,7 +109,7 @@ func uncovered(sch oncall.Schedule, gap oncall.Shift, now time.Time) intake.Self
 		labels["owner"] = sch.Owner
 	}
 	return intake.Self{
-		Kind: intake.SelfCoverageGap, Criticality: "warning", About: sch.ID, Title: fmt.Sprintf("Nobody is on call for %s %s", sch.Name, when), Text: text, Labels: labels, Loud: true,
+		Kind: intake.SelfCoverageGap, Criticality: "warning", About: sch.ID, Title: fmt.Sprintf("Nobody is on call for %s %s", sch.Name, when), Text: text, Labels: labels,
 	}
 }
 

@@ -141,7 +141,7 @@ func about(d store.DeadDelivery) intake.Self {
 		text = fmt.Sprintf("Deliveries to %s through %s ended as %s (%s).", v.Target, through, v.State, v.Reason)
 	}
 	return intake.Self{
-		Kind: deathKind + string(v.State), Criticality: criticality,
+		Kind: deathKind + string(v.State), Criticality: criticality, Daily: true,
 		About: strings.Join([]string{v.Notifier, v.Target, v.Reason}, ":"),
 		Title: fmt.Sprintf("Not delivered to %s through %s: %s (%s)", v.Target, through, v.State, v.Reason),
 		Text: text + "\nSuch deliveries wait for a decision: `tocsin deliveries list --state dead` shows them, " +

@@ -79,26 +79,38 @@ func (s *Scheduler) TakeUp(ctx context.Context) (bool, error) {
 	return false, first
 }
 
-// each does what is due with a batch of incidents. Each is looked at again under its lock, so replicas that see the same one
-// do it once.
+// Open sends what still fires and waited for the hours of a route, which have begun, however long ago. With a new file all of it is
+// looked at again, since the hours may be others: the replica that took the file last says so last.
+func (s *Scheduler) Open(ctx context.Context) (bool, error) {
+	if sum := s.o.File().Checksum; s.hoursOf.Load() == nil || *s.hoursOf.Load() != sum {
+		if err := s.o.Store.RestAnew(ctx); err != nil {
+			return false, err
+		}
+		s.hoursOf.Store(&sum)
+	}
+	return s.each(ctx, "hours that have begun", (*store.Tx).OpenedHours, s.o.Intake.Open)
+}
+
+// each does something to each incident of a batch, in a transaction of its own that looks again under the incident's lock: so
+// replicas that see the same one do it once.
 func (s *Scheduler) each(ctx context.Context, what string, find func(*store.Tx, context.Context, int) ([]uuid.UUID, error), do func(context.Context, uuid.UUID) (bool, error)) (bool, error) {
-	var due []uuid.UUID
+	var found []uuid.UUID
 	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) (err error) {
-		due, err = find(tx, ctx, batch)
+		found, err = find(tx, ctx, batch)
 		return err
 	}); err != nil {
 		return false, fmt.Errorf("look for %s: %w", what, err)
 	}
 	var first error
 	moved := false
-	for _, id := range due {
+	for _, id := range found {
 		did, err := do(ctx, id)
 		moved = moved || did
 		if err != nil && first == nil {
 			first = err // the others' time has come all the same
 		}
 	}
-	return moved && len(due) == batch, first
+	return moved && len(found) == batch, first
 }
 
 // Expire ends deliveries whose lifetime is over.

@@ -8,9 +8,11 @@ package scheduler
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -36,13 +38,22 @@ type Options struct {
 	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
 	// Decided is told how many deliveries a decision on many was applied to. May be nil.
 	Decided func(action string, deliveries int)
+	// Purged is told what a sweep has removed, when it is anything. May be nil.
+	Purged func(store.Purged)
 }
 
 // Scheduler runs the jobs of one replica.
 type Scheduler struct {
-	o                                   Options
-	announce, escalate, exhaust, linked chan struct{} // nudges; one that waits is enough
-	lapse, missed                       ear
+	o                  Options
+	announce, escalate chan struct{} // nudges; one that waits is enough
+	exhaust, remove    chan struct{}
+	linked             chan struct{}
+	lapse, missed      ear
+
+	beat     sync.Mutex   // one heartbeat at a time
+	foretold *config.File // what this replica is about to take; nil: it stays as it is
+
+	hoursOf atomic.Pointer[string] // checksum of the file by which what waits for hours was looked at
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -56,14 +67,20 @@ func New(o Options) *Scheduler {
 	if o.Decided == nil {
 		o.Decided = func(string, int) {}
 	}
-	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1), linked: make(chan struct{}, 1)}
+	if o.Purged == nil {
+		o.Purged = func(store.Purged) {}
+	}
+	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1), remove: make(chan struct{}, 1), linked: make(chan struct{}, 1)}
 }
 
 // Nudge says that a delivery died on this replica: it is announced, and what follows it is brought on, at once.
 func (s *Scheduler) Nudge() { nudge(s.announce) }
 
-// Reloaded says that a new file is in force: a cap that was lowered holds at once.
-func (s *Scheduler) Reloaded() { nudge(s.exhaust) }
+// Reloaded says that a new file is in force: a cap that was lowered holds at once, and so does the grace of what was removed.
+func (s *Scheduler) Reloaded() {
+	nudge(s.exhaust)
+	nudge(s.remove)
+}
 
 // Linked says that an account was linked: what died for want of it is taken up at once.
 func (s *Scheduler) Linked() { nudge(s.linked) }
@@ -92,11 +109,12 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "silences", Every: time.Second, Step: s.Unsilence},
 		{Name: "take up", Every: 2 * time.Second, Step: s.TakeUp, Nudge: s.linked},
 		{Name: "snoozes", Every: time.Second, Step: s.Ring},
+		{Name: "hours", Every: time.Second, Step: s.Open},
 		{Name: "trouble", Every: 500 * time.Millisecond, Step: s.Trouble},
 		{Name: "pass over", Every: 250 * time.Millisecond, Step: s.PassOver},
 		{Name: "settle", Every: 5 * time.Second, Step: s.Settle},
 		{Name: "expire", Every: 2 * time.Second, Step: s.Expire},
-		{Name: "remove", Every: 10 * time.Second, Step: s.Remove},
+		{Name: "remove", Every: 10 * time.Second, Step: s.Remove, Nudge: s.remove},
 		{Name: "exhaust", Every: time.Minute, Step: s.Exhaust, Nudge: s.exhaust},
 		{Name: "lapse", Every: 2 * time.Second, Step: s.Lapse},
 		{Name: "missed", Every: 2 * time.Second, Step: s.Missed},
@@ -104,6 +122,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "on call", Every: 2 * time.Second, Step: s.OnCall},
 		{Name: "coverage", Every: time.Minute, Step: s.Coverage},
 		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
+		{Name: "rested", Every: 10 * time.Second, Step: s.Rested},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
 	}
@@ -144,27 +163,32 @@ func (s *Scheduler) loop(ctx context.Context, j Job) {
 // Heartbeat says that this replica is alive and which notifiers its file knows. It is called once before the replica's
 // intake opens: what is accepted for a new notifier must not look as if nobody knew it.
 func (s *Scheduler) Heartbeat(ctx context.Context) (bool, error) {
+	s.beat.Lock() // an older heartbeat must not be written after a newer one
+	defer s.beat.Unlock()
 	f := s.o.File()
-	names := make([]string, 0, len(f.Notifiers))
-	for n := range f.Notifiers {
-		names = append(names, n)
+	if s.foretold == f {
+		s.foretold = nil
 	}
-	return false, s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version, FileError: s.o.FileError()})
-}
-
-// Foretell says that this replica is about to take a new file: until it has, both files' notifiers count as known to it,
-// so that nothing is taken for removed in between.
-func (s *Scheduler) Foretell(ctx context.Context, next *config.File) error {
-	f := s.o.File()
-	names := make([]string, 0, len(f.Notifiers)+len(next.Notifiers))
-	for _, all := range []map[string]config.Notifier{f.Notifiers, next.Notifiers} {
-		for n := range all {
-			if !slices.Contains(names, n) {
+	names := slices.AppendSeq([]string{}, maps.Keys(f.Notifiers))
+	if s.foretold != nil {
+		for n := range s.foretold.Notifiers {
+			if _, both := f.Notifiers[n]; !both {
 				names = append(names, n)
 			}
 		}
 	}
-	return s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version, FileError: s.o.FileError()})
+	slices.Sort(names)
+	return false, s.o.Store.Heartbeat(ctx, store.Replica{ID: s.o.Replica, Checksum: f.Checksum, Notifiers: names, Version: s.o.Version, FileError: s.o.FileError()})
+}
+
+// Foretell says that this replica is about to take a new file: until it has, both files' notifiers count as known to it,
+// so that nothing is taken for removed in between. That holds for each heartbeat from now on, until the new file is in force.
+func (s *Scheduler) Foretell(ctx context.Context, next *config.File) error {
+	s.beat.Lock()
+	s.foretold = next
+	s.beat.Unlock()
+	_, err := s.Heartbeat(ctx)
+	return err
 }
 
 // Partitions makes the attempt partitions of the time to come.
@@ -172,15 +196,7 @@ func (s *Scheduler) Partitions(ctx context.Context) (bool, error) {
 	return false, s.o.Store.MaintainPartitions(ctx)
 }
 
-// Purge sweeps away what only guards against repeats and is too old to, and pauses that are over.
-func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
-	if err := s.o.Store.PurgePauses(ctx, Alive); err != nil {
-		return false, err
-	}
-	n, err := s.o.Store.Purge(ctx, 1000)
-	if err != nil {
-		return false, err
-	}
-	old, err := s.o.Store.PurgeEvents(ctx, 5000)
-	return n >= 1000 || old >= 5000, err
+// Rested forgets pauses that are over and breakers of files that nobody has any more, so that the alert about one ends.
+func (s *Scheduler) Rested(ctx context.Context) (bool, error) {
+	return false, s.o.Store.PurgePauses(ctx, Alive)
 }

@@ -273,25 +273,6 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-func TestLifetimesEnd(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(f *config.File) {
-		f.Notifiers["audit"] = config.Notifier{Name: "audit", Type: "webhook", URL: "https://example.com"}
-		f.Routes[0].Notify = []string{"audit"}
-		f.Routes[0].Escalate = ""
-	})
-	id := w.fire("k")
-	w.step("expire")
-	if d := w.deliveries(id)[0]; d.State != delivery.Pending {
-		t.Fatalf("%+v", d)
-	}
-	storetest.MoveClock(t, w.url, 25*time.Hour)
-	w.step("expire")
-	if d := w.deliveries(id)[0]; d.State != delivery.Expired || d.Reason != "lifetime_over" {
-		t.Errorf("%s %s", d.State, d.Reason)
-	}
-}
-
 func TestRemovedNotifier(t *testing.T) { // A11
 	t.Parallel()
 	w := newWorld(t, func(f *config.File) { f.Routes[0].Escalate = "" })

@@ -62,7 +62,8 @@ func (s *Scheduler) Lapse(ctx context.Context) (bool, error) {
 }
 
 // Missed makes silent heartbeats loud: one alert each, which resolves when it calls again. The heartbeat's row is its
-// outbox: the transaction that raises the alert marks it.
+// outbox: the transaction that raises the alert marks it. What a person resolved while it stays silent is raised again after
+// the time that any alert has.
 func (s *Scheduler) Missed(ctx context.Context) (bool, error) {
 	f := s.o.File()
 	names := inOrder(f.Heartbeats)
@@ -73,15 +74,15 @@ func (s *Scheduler) Missed(ctx context.Context) (bool, error) {
 	if !s.missed.heard(err) || len(names) == 0 {
 		return false, err
 	}
-	every := map[string]time.Duration{}
+	var watched []store.WatchedHeartbeat
 	for _, name := range names {
-		every[name] = f.Heartbeats[name].Every
+		watched = append(watched, store.WatchedHeartbeat{Name: name, Key: intake.HeartbeatMissed(name, "").Key(), Every: f.Heartbeats[name].Every})
 	}
 	var raised []intake.Result
 	found := 0
 	err = s.o.Store.InTx(ctx, func(tx *store.Tx) error {
 		raised = nil
-		missed, err := tx.MissedHeartbeats(ctx, every, batch)
+		missed, err := tx.MissedHeartbeats(ctx, watched, intake.DefaultReopenAfter, batch)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func (s *Scheduler) Missed(ctx context.Context) (bool, error) {
 		alerts := map[string]intake.Self{}
 		about := map[string]string{}
 		for _, m := range missed {
-			a := silent(m, every[m.Name], f.Heartbeats[m.Name].Criticality)
+			a := silent(m, f.Heartbeats[m.Name].Every, f.Heartbeats[m.Name].Criticality)
 			alerts[a.Key()], about[a.Key()] = a, m.Name
 		}
 		for _, key := range inOrder(alerts) { // one order on all replicas: these incidents are locked

@@ -89,6 +89,43 @@ func TestAMissedHeartbeatIsAnAlertUntilItCallsAgain(t *testing.T) {
 	}
 }
 
+// A person's word quiets it for a while. That it calls is what ends it.
+func TestAMissedHeartbeatThatIsAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withHeartbeat)
+	w.s.Listened()
+	missed := func() { t.Helper(); step(t, func() (bool, error) { return w.s.Missed(t.Context()) }) }
+	missed()
+	w.sql("update heartbeat set since = since - interval '2 hours'")
+	missed()
+	ana := intake.Actor{Name: "Ana Torres"}
+	if _, err := w.in.Acknowledge(t.Context(), w.missed()[0].ID, ana, ""); err != nil {
+		t.Fatal(err)
+	}
+	if missed(); len(w.missed()) != 1 || w.missed()[0].State != message.Acknowledged || w.missed()[0].Count != 1 {
+		t.Fatalf("acknowledged: %+v", w.missed())
+	}
+	since := w.heartbeats()["backup"].MissedAt
+	if _, err := w.in.Resolve(t.Context(), w.missed()[0].ID, ana, ""); err != nil {
+		t.Fatal(err)
+	}
+	if missed(); len(w.missed()) != 0 {
+		t.Fatalf("resolved by a person a moment ago: %+v", w.missed())
+	}
+	w.sql("update incident set opened_at = opened_at - interval '5 hours', acknowledged_at = acknowledged_at - interval '5 hours', resolved_at = resolved_at - interval '5 hours'")
+	missed()
+	missed()
+	if all := w.missed(); len(all) != 1 || all[0].State != message.Open || all[0].Count != 1 || len(w.deliveries(all[0].ID)) == 0 {
+		t.Fatalf("it is still silent after hours: %+v", all)
+	}
+	if at := w.heartbeats()["backup"].MissedAt; !at.Equal(*since) {
+		t.Errorf("missed since %s, and before since %s", at, since)
+	}
+	if err := w.in.Called(t.Context(), "backup"); err != nil || len(w.missed()) != 0 {
+		t.Errorf("it called: %v, %+v", err, w.missed())
+	}
+}
+
 func TestAHeartbeatIsMissedOnceOnAllReplicas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withHeartbeat)

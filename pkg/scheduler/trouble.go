@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
@@ -72,7 +70,7 @@ func (s *Scheduler) broken(p store.Pause) intake.Self {
 }
 
 // PassOver lets escalations go on without pages that a pause, a breaker or a pace keeps back longer than their bound. Such a
-// page stays pending. A crash between the two writes passes it over again, which changes nothing.
+// page stays pending.
 func (s *Scheduler) PassOver(ctx context.Context) (bool, error) {
 	pages, err := s.o.Store.OverduePages(ctx, batch)
 	if err != nil || len(pages) == 0 {
@@ -80,12 +78,7 @@ func (s *Scheduler) PassOver(ctx context.Context) (bool, error) {
 	}
 	defer nudge(s.escalate) // a step that was brought on is due now
 	for _, p := range pages {
-		if p.IncidentID != uuid.Nil && p.StepID != uuid.Nil {
-			if err := s.o.Intake.Forward(ctx, p.IncidentID, p.StepID, p.Target); err != nil {
-				return false, err
-			}
-		}
-		if err := s.o.Store.PassOver(ctx, p.ID); err != nil {
+		if err := s.o.Intake.PassOver(ctx, p); err != nil {
 			return false, err
 		}
 	}

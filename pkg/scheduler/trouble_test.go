@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
@@ -113,6 +114,20 @@ func TestEscalationPassesOverWhatIsKeptBack(t *testing.T) {
 			passOver()
 			if diff := cmp.Diff([]string{"2/0 due", "2/1 due", "2/-1 due"}, w.due(id)); diff != "" {
 				t.Error(diff)
+			}
+			// When they go out after all, only the timeline tells why somebody else was called.
+			var told []string
+			entries, err := w.st.Timeline(t.Context(), id, 0, 1<<30, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				if e.Type == card.EntryKeptBack {
+					told = append(told, e.Text)
+				}
+			}
+			if len(told) != 2 || !strings.HasPrefix(told[0], "The page through slack-dm to schedule:primary is kept back (") || !strings.HasPrefix(told[1], "The page through telegram-dm") {
+				t.Errorf("the timeline says %q", told)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
@@ -28,15 +29,10 @@ type alertInput struct {
 }
 
 func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accepted], error) {
-	leave, err := s.turn(ctx)
+	c := callerOf(ctx)
+	source, err := s.sourceAt(ctx, config.TypeNative)
 	if err != nil {
 		return nil, err
-	}
-	defer leave()
-	c := callerOf(ctx)
-	source := config.TypeNative
-	if c.Source != "" {
-		source = c.Source
 	}
 	src := intake.SourceOf(s.file(), source, config.TypeNative)
 	if err := s.within(src, len(in.RawBody)); err != nil {
@@ -47,6 +43,11 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 		return nil, s.intakeError(ctx, "reading the alert", err)
 	}
 	group := intake.Group{Source: source, Key: in.Body.Key, Alerts: []plan.Alert{alert}}
+	leave, err := s.turn(ctx, s.intake.KeyOf(group))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	keyed := store.KeyedRequest{Token: c.actor(), Key: in.Key}
 	if in.Key != "" {
 		sum := sha256.Sum256(in.RawBody)
@@ -122,8 +123,12 @@ func (s *Server) took(source string, r intake.Result, alerts int) {
 // everything else is a 5xx, which it must.
 func (s *Server) intakeError(ctx context.Context, doing string, err error) error {
 	var wrong *intake.InputError
-	if errors.As(err, &wrong) {
+	var told huma.HeadersError
+	switch {
+	case errors.As(err, &wrong):
 		return wrongInput(doing+": the request is wrong", wrong)
+	case errors.As(err, &told):
+		return err // a turn that did not come
 	}
 	return s.fail(ctx, doing, err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/scheduler"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -97,8 +98,14 @@ func (s *Server) countRun(ctx context.Context, b api.DecideMany) (api.DecisionRu
 		var refused *delivery.Refusal
 		if _, err := d.Decide(action); errors.As(err, &refused) {
 			why = refused.Why
-		} else if _, known := s.file().Notifiers[c.Notifier]; !known && action == delivery.SendAgain {
-			why = intake.SkipNotifier
+		} else if action == delivery.SendAgain {
+			known, err := s.knows(ctx, c.Notifier)
+			if err != nil {
+				return api.DecisionRun{}, err
+			}
+			if !known {
+				why = intake.SkipNotifier
+			}
 		}
 		if why != "" {
 			last.Refused += c.Count
@@ -107,6 +114,14 @@ func (s *Server) countRun(ctx context.Context, b api.DecideMany) (api.DecisionRu
 		}
 	}
 	return run, nil
+}
+
+// knows says whether the file of any live replica has a notifier: during a rolling change that one sends.
+func (s *Server) knows(ctx context.Context, notifier string) (bool, error) {
+	if _, here := s.file().Notifiers[notifier]; here {
+		return true, nil
+	}
+	return s.store.NotifierKnown(ctx, scheduler.Alive, notifier)
 }
 
 type pageInput struct {

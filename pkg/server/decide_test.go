@@ -97,7 +97,21 @@ func TestSendAgainNeedsTheNotifier(t *testing.T) {
 	if _, why := w.decide(409, id, "send_again"); !strings.Contains(why, "slack-dm") {
 		t.Errorf("%q does not name the notifier", why)
 	}
+	count := func() api.DecisionRun {
+		return want[api.DecisionRun](w, 200, "hand", "POST", "/v1/decisions", `{"filter": {"kind": "page"}, "action": "send_again", "dry_run": true}`)
+	}
+	if c := count(); c.Total != 1 || c.Refused != 1 || c.Counts[0].Why != "notifier_removed" {
+		t.Errorf("counted: %+v", c)
+	}
 	w.file.Notifiers["slack-dm"] = had
+	w.decide(200, id, "send_again")
+	// During a rolling change the replica that has the notifier sends, whichever is asked.
+	w.settle(id, "rejected", "slack:x", false)
+	delete(w.file.Notifiers, "slack-dm")
+	w.count("with made as (insert into replica (id, started_at, seen_at, checksum, notifiers) values ('another', now(), now(), 'x', '{slack-dm}') returning 1) select count(*) from made")
+	if c := count(); c.Total != 1 || c.Refused != 0 {
+		t.Errorf("counted where another replica has the notifier: %+v", c)
+	}
 	w.decide(200, id, "send_again")
 }
 

@@ -71,8 +71,14 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Deliver
 		return nil, s.fail(ctx, "deciding on the delivery", err)
 	}
 	action := delivery.Action(in.Body.Action)
-	if _, known := s.file().Notifiers[seen.Notifier]; action == delivery.SendAgain && !known {
-		return nil, problem(http.StatusConflict, "", fmt.Sprintf("the delivery is %s and its notifier %s is not in the file: put it back, then send again", seen.State, seen.Notifier))
+	if action == delivery.SendAgain {
+		known, err := s.knows(ctx, seen.Notifier)
+		if err != nil {
+			return nil, s.fail(ctx, "deciding on the delivery", err)
+		}
+		if !known {
+			return nil, problem(http.StatusConflict, "", fmt.Sprintf("the delivery is %s and its notifier %s is not in the file: put it back, then send again", seen.State, seen.Notifier))
+		}
 	}
 	by := callerOf(ctx).actor()
 	reason := strings.ReplaceAll(in.Body.Reason, "\x00", "\uFFFD") // Postgres takes no NUL

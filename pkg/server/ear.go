@@ -117,10 +117,34 @@ func (e *ear) look(ctx context.Context) error {
 			e.hand(of(ev))
 			after = ev.ID
 		}
+		if len(events) == 0 {
+			return e.rewind(ctx, after)
+		}
 		if len(events) < earPage {
 			return nil
 		}
 	}
+}
+
+// rewind looks whether the database is behind what was handed out, as after a fail-over that has lost commits: new events would have
+// numbers that nobody waits for any more. Who listens comes back, and is told what is missing.
+func (e *ear) rewind(ctx context.Context, after int64) error {
+	ctx, cancel := context.WithTimeout(ctx, earTimeout)
+	defer cancel()
+	_, last, err := e.store.EventBounds(ctx)
+	if err != nil || last >= after {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.position != after {
+		return nil // somebody has begun anew
+	}
+	e.position = last
+	for l := range e.listeners {
+		e.drop(l, "rewound", "the database has lost events that were heard: connect again with Last-Event-ID to go on")
+	}
+	return nil
 }
 
 // read is a page of events.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -75,11 +76,11 @@ func (s *Server) listen(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 			return
 		}
 		if in.Last != "" {
-			if err := s.catchUp(r.Context(), out, l, after, position); err != nil {
+			if after, err = s.catchUp(r.Context(), out, l, after, position); err != nil {
 				return
 			}
 		}
-		s.pass(r.Context(), out, l, r.Header.Get("Authorization"))
+		s.pass(r.Context(), out, l, after, r.Header.Get("Authorization"))
 	}}, nil
 }
 
@@ -106,23 +107,28 @@ func patterns(texts []string) ([]topic.Pattern, error) {
 	return out, nil
 }
 
-// catchUp sends what came after an event that was heard, up to the position from which the ear hands on.
-func (s *Server) catchUp(ctx context.Context, out *stream, l *listener, after, position int64) error {
+// catchUp sends what came after an event that was heard, up to the position from which the ear hands on. It returns up to where
+// the listener has heard: further than this replica's ear, perhaps, since another one was quicker.
+func (s *Server) catchUp(ctx context.Context, out *stream, l *listener, after, position int64) (int64, error) {
+	unavailable := func() (int64, error) {
+		return after, out.end("unavailable", "the database does not answer: connect again with Last-Event-ID to go on")
+	}
 	first, last, err := s.store.EventBounds(ctx)
 	if err != nil {
-		return out.end("unavailable", "the database does not answer: connect again with Last-Event-ID to go on")
+		return unavailable()
 	}
 	if after+1 < first || after > last {
 		missed := word(api.EventMissed, "too_old", "some of what came after this id is not kept any more: look at the incidents and deliveries")
 		if err := out.events(missed); err != nil {
-			return err
+			return after, err
 		}
 		after = min(after, last)
 	}
+	heardTo := after
 	for after < position {
 		page, err := s.ear.read(ctx, after)
 		if err != nil {
-			return out.end("unavailable", "the database does not answer: connect again with Last-Event-ID to go on")
+			return unavailable()
 		}
 		var some []heard
 		for _, e := range page {
@@ -132,17 +138,17 @@ func (s *Server) catchUp(ctx context.Context, out *stream, l *listener, after, p
 			after = e.ID
 		}
 		if err := out.events(some...); err != nil {
-			return err
+			return after, err
 		}
 		if len(page) < earPage {
 			break
 		}
 	}
-	return nil
+	return heardTo, nil
 }
 
-// pass hands events on until the listener leaves or is dropped.
-func (s *Server) pass(ctx context.Context, out *stream, l *listener, token string) {
+// pass hands events on until the listener leaves or is dropped. What it has heard by number is not said again.
+func (s *Server) pass(ctx context.Context, out *stream, l *listener, heardTo int64, token string) {
 	beat := time.NewTicker(earBeat)
 	defer beat.Stop()
 	for {
@@ -166,6 +172,7 @@ func (s *Server) pass(ctx context.Context, out *stream, l *listener, token strin
 					more = false
 				}
 			}
+			some = slices.DeleteFunc(some, func(h heard) bool { return h.id <= heardTo })
 			err = out.events(some...)
 		case <-beat.C:
 			if _, p := s.admit(ctx, token, api.ScopeRead); p != nil && p.Status != http.StatusServiceUnavailable {

@@ -186,6 +186,61 @@ func TestListenerGoesOn(t *testing.T) {
 	}
 }
 
+// Who has heard more at another replica than this one's ear has handed out is told nothing twice.
+func TestListenerThatHasHeardMoreElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, base := w.another()
+	other, another := w.another()
+	// The ear of this replica stands still while somebody listens: it looks once a second, and is not rung.
+	here := w.listen(base, "?topic=alert.failed.%23", "")
+	there := w.listen(another, "?topic=alert.failed.%23", "")
+	want[api.Accepted](w, 202, "in", "POST", "/v1/alerts", alertOf("failed", "0"))
+	other.Rung()
+	first, second := there.next(), there.next()
+	again := w.listen(base, "?topic=alert.failed.%23", fmt.Sprint(second.ID))
+	if e := here.next(); e.ID != first.ID {
+		t.Errorf("heard %+v first", e)
+	}
+	want[api.Accepted](w, 202, "in", "POST", "/v1/alerts", alertOf("failed", "1"))
+	if e := again.next(); e.ID <= second.ID {
+		t.Errorf("heard %+v again", e)
+	}
+}
+
+// A database that was put back to an earlier state gives out numbers anew: who listens is told and goes on.
+func TestListenerAfterEventsWereLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	srv, base := w.another()
+	l := w.listen(base, "?topic=alert.failed.%23", "")
+	want[api.Accepted](w, 202, "in", "POST", "/v1/alerts", alertOf("failed", "0"))
+	srv.Rung()
+	l.next()
+	last := l.next()
+	db, err := pgx.Connect(t.Context(), w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(t.Context())
+	if _, err := db.Exec(t.Context(), "with gone as (delete from event) select setval('event_number', 1, false)"); err != nil {
+		t.Fatal(err)
+	}
+	srv.Rung()
+	if e := l.next(); e.Type != api.EventDropped || e.Reason != "rewound" {
+		t.Errorf("heard %+v", e)
+	}
+	again := w.listen(base, "?topic=alert.failed.%23", fmt.Sprint(last.ID))
+	if e := again.next(); e.Type != api.EventMissed {
+		t.Errorf("heard %+v", e)
+	}
+	want[api.Accepted](w, 202, "in", "POST", "/v1/alerts", alertOf("failed", "1"))
+	srv.Rung()
+	if e := again.next(); e.Type != api.EventAlert || e.ID >= last.ID {
+		t.Errorf("heard %+v", e)
+	}
+}
+
 // A14: who does not listen fast enough is dropped with a word, and delays nobody.
 func TestSlowListenerIsDropped(t *testing.T) {
 	t.Parallel()

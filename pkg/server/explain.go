@@ -56,6 +56,9 @@ func (s *Server) explainBody(ctx context.Context, in *struct{ Body api.Explain }
 const explaining = "explaining the alert"
 
 func (s *Server) explain(ctx context.Context, q api.Explain) (*body[api.Explanation], error) {
+	if err := oneQuestion(q); err != nil {
+		return nil, s.intakeError(ctx, explaining, err)
+	}
 	if q.Incident != "" {
 		id, err := uuid.Parse(q.Incident)
 		if err != nil {
@@ -80,6 +83,21 @@ func (s *Server) explain(ctx context.Context, q api.Explain) (*body[api.Explanat
 		return nil, s.fail(ctx, explaining, err)
 	}
 	return &body[api.Explanation]{Body: *out}, nil
+}
+
+// oneQuestion refuses what would be left out without a word.
+func oneQuestion(q api.Explain) error {
+	payload := len(q.Payload) > 0 && string(q.Payload) != "null"
+	words := q.Kind != "" || q.Criticality != "" || q.Job != "" || len(q.Labels) > 0 || len(q.Notify) > 0
+	switch {
+	case q.Incident != "" && (words || payload || q.Source != "" || !q.At.IsZero()):
+		return &intake.InputError{Field: "incident", Message: "it is told from what was kept: nothing else goes with it"}
+	case payload && words:
+		return &intake.InputError{Field: "payload", Message: "it holds all about its alerts: kind, criticality, job, labels and notify don't go with it"}
+	case !payload && q.Source != "":
+		return &intake.InputError{Field: "source", Message: "it says what sent a payload, and there is none"}
+	}
+	return nil
 }
 
 // asked are the alerts that a question is about, as intake would see them.
@@ -132,8 +150,8 @@ func (s *Server) explainAlerts(ctx context.Context, alerts []plan.Alert, at time
 
 // explained puts an explanation into the words of the API.
 func (s *Server) explained(f *config.File, e plan.Explanation, at time.Time, pauses []store.Pause) *api.Explanation {
-	out := &api.Explanation{At: at.UTC(), Routes: []api.ExplainedRoute{}, Silences: []api.ExplainedSilence{}, People: []api.ExplainedPerson{}, Deliveries: []api.ExplainedDelivery{},
-		Silenced: e.Silenced, Unrouted: e.Unrouted, Silent: e.Silent(), Words: words(f, e)}
+	out := &api.Explanation{At: at.UTC(), Routes: []api.ExplainedRoute{}, Silences: []api.ExplainedSilence{}, People: intake.ExplainedPeople(e.People), Deliveries: []api.ExplainedDelivery{},
+		Silenced: e.Silenced, Unrouted: e.Unrouted, Silent: e.Silent(), Words: words(e)}
 	for i, a := range e.Alerts {
 		w := api.ExplainedAlert{Topic: a.Topic, Labels: a.Labels, Status: "resolved", Routes: []api.ExplainedRoute{}, Silences: []api.ExplainedSilence{}}
 		if a.Firing {
@@ -142,11 +160,9 @@ func (s *Server) explained(f *config.File, e plan.Explanation, at time.Time, pau
 		if w.Labels == nil {
 			w.Labels = map[string]string{}
 		}
-		for _, r := range a.Routes {
-			w.Routes = append(w.Routes, api.ExplainedRoute(r))
-		}
+		w.Routes = s.cleanRoutes(intake.ExplainedRoutes(a.Routes))
 		for _, v := range a.Silences {
-			w.Silences = append(w.Silences, api.ExplainedSilence{ID: v.Silence.ID, Hides: v.Hides, Why: v.Why, From: v.Silence.From.UTC(), Until: v.Silence.Until.UTC(), By: v.Silence.Author, Reason: v.Silence.Reason})
+			w.Silences = append(w.Silences, intake.ExplainedSilence(v))
 		}
 		if i == 0 {
 			out.Topic, out.Routes, out.Silences = w.Topic, w.Routes, w.Silences
@@ -154,13 +170,6 @@ func (s *Server) explained(f *config.File, e plan.Explanation, at time.Time, pau
 		if len(e.Alerts) > 1 {
 			out.Alerts = append(out.Alerts, w)
 		}
-	}
-	for _, p := range e.People {
-		w := api.ExplainedPerson{ID: p.User, Name: p.Name, Target: p.Target, Escalation: p.Escalation, Step: p.Step, After: p.After.String(), Ways: p.Ways}
-		if w.Ways == nil {
-			w.Ways = []string{}
-		}
-		out.People = append(out.People, w)
 	}
 	for _, d := range e.Deliveries {
 		n := f.Notifiers[d.Notifier]
@@ -170,6 +179,9 @@ func (s *Server) explained(f *config.File, e plan.Explanation, at time.Time, pau
 			w.Dead, w.DeadReason = d.Dead.Sentence, d.Dead.Reason
 		}
 		out.Deliveries = append(out.Deliveries, w)
+	}
+	for i := range out.Words {
+		out.Words[i] = s.redact(out.Words[i])
 	}
 	return out
 }
@@ -219,8 +231,16 @@ func heldBack(n api.Notifier) []string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
+// cleanRoutes takes the values of ${NAME} out of what the file says.
+func (s *Server) cleanRoutes(all []api.ExplainedRoute) []api.ExplainedRoute {
+	for i := range all {
+		all[i].Match, all[i].Why = s.redact(all[i].Match), s.redact(all[i].Why)
+	}
+	return all
+}
+
 // words is an explanation in sentences.
-func words(f *config.File, e plan.Explanation) []string {
+func words(e plan.Explanation) []string {
 	out := []string{}
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	fires := slices.ContainsFunc(e.Alerts, func(a plan.ExplainedAlert) bool { return a.Firing })
@@ -244,11 +264,12 @@ func words(f *config.File, e plan.Explanation) []string {
 		say("Nobody is told at that time:")
 		for _, a := range e.Alerts {
 			for _, r := range a.Routes {
-				if strings.HasPrefix(r.Why, "it is ") {
+				if r.Rests {
 					say("the route %s would take it, but %s.", r.Match, r.Why)
 				}
 			}
 		}
+		say("What still fires when the hours of a route begin is sent then.")
 		return out
 	}
 	if len(e.Notifiers) > 0 {
@@ -270,100 +291,15 @@ func words(f *config.File, e plan.Explanation) []string {
 			say("The %s through %s to %s would be %s: %s", d.Kind, d.Notifier, d.Target, d.Dead.State, d.Dead.Sentence)
 		}
 	}
+	for _, a := range e.Alerts {
+		for _, r := range a.Routes {
+			if r.Rests {
+				say("The route %s would take it, too, but %s. What still fires then is sent then.", r.Match, r.Why)
+			}
+		}
+	}
 	if len(e.People) == 0 && !slices.ContainsFunc(e.Deliveries, func(d plan.Planned) bool { return d.Kind == delivery.Page }) {
 		say("Nobody is paged: no route that takes it names an escalation.")
-	}
-	return out
-}
-
-// explainIncident is an explanation for the moment when an incident was opened and for now, with what became of it.
-func (s *Server) explainIncident(ctx context.Context, id uuid.UUID) (*api.Explanation, error) {
-	inc, err := s.store.ReadIncident(ctx, id)
-	if err != nil {
-		return nil, s.fail(ctx, explaining, err)
-	}
-	var rows []store.Alert
-	err = s.store.InTx(ctx, func(tx *store.Tx) (err error) {
-		rows, err = tx.Alerts(ctx, id, maxAlerts)
-		return err
-	})
-	if err != nil {
-		return nil, s.fail(ctx, explaining, err)
-	}
-	alerts := intake.Stored(rows)
-	out, err := s.explainAlerts(ctx, alerts, inc.OpenedAt)
-	if err != nil {
-		return nil, s.fail(ctx, explaining, err)
-	}
-	if out.Now, err = s.explainAlerts(ctx, alerts, time.Now()); err != nil {
-		return nil, s.fail(ctx, explaining, err)
-	}
-	out.Incident = &inc
-	for _, e := range inc.Timeline {
-		out.Story = append(out.Story, api.ExplainedLine{At: e.At, Text: e.Text})
-	}
-	list, err := s.store.ListDeliveries(ctx, store.DeliveryFilter{Incident: id, Limit: api.MaxLimit})
-	if err != nil {
-		return nil, s.fail(ctx, explaining, err)
-	}
-	for _, d := range list.Items {
-		if d.AttemptCount > 0 {
-			if d, err = s.store.ReadDelivery(ctx, uuid.MustParse(d.ID)); err != nil { // written by the store
-				return nil, s.fail(ctx, explaining, err)
-			}
-		}
-		out.Story = append(out.Story, story(d)...)
-	}
-	inc.Timeline = nil
-	slices.SortStableFunc(out.Story, func(a, b api.ExplainedLine) int { return a.At.Compare(b.At) })
-	return out, nil
-}
-
-// story is what became of a delivery, in words.
-func story(d api.Delivery) []api.ExplainedLine {
-	what := fmt.Sprintf("The %s through %s to %s", d.Kind, d.Notifier, d.Target)
-	out := []api.ExplainedLine{{At: d.CreatedAt, Text: what + " was made"}}
-	for _, a := range d.Attempts {
-		text := fmt.Sprintf("%s, attempt %d to %s", what, a.Number, a.Address)
-		switch a.Outcome {
-		case "":
-			text += " is under way"
-		case "sent":
-			text += " was accepted by the provider"
-		case "failed":
-			text += " failed: nothing was made"
-		default:
-			text += " is in doubt: it may have arrived, and nobody knows"
-		}
-		var why []string
-		for _, w := range []string{a.Reason, a.Error} {
-			if w != "" {
-				why = append(why, w)
-			}
-		}
-		if a.Outcome != "sent" && len(why) > 0 {
-			text += " (" + strings.Join(why, ": ") + ")"
-		}
-		if a.LateOutcome != "" {
-			text += "; a late answer said " + a.LateOutcome
-		}
-		out = append(out, api.ExplainedLine{At: a.StartedAt, Text: text})
-	}
-	for _, c := range d.Decisions {
-		out = append(out, api.ExplainedLine{At: c.At, Text: fmt.Sprintf("%s: %s decided %s (%s)", what, c.Actor, c.Action, c.Reason)})
-	}
-	text := fmt.Sprintf("%s is %s", what, d.State)
-	if d.Reason != "" {
-		text += " (" + d.Reason + ")"
-	}
-	if d.Sentence != "" {
-		text += ": " + d.Sentence
-	}
-	switch {
-	case d.SettledAt != nil:
-		out = append(out, api.ExplainedLine{At: *d.SettledAt, Text: text})
-	case d.NextAt != nil:
-		out = append(out, api.ExplainedLine{At: *d.NextAt, Text: text + "; this is when it is looked at next"})
 	}
 	return out
 }

@@ -18,6 +18,9 @@ import (
 func init() {
 	huma.NewError = func(status int, detail string, errs ...error) huma.StatusError {
 		p := problem(status, "", detail)
+		if status == http.StatusRequestTimeout {
+			p.Status, p.Detail = http.StatusServiceUnavailable, detail+": send it again" // after a 408 Alertmanager does not
+		}
 		for _, err := range errs {
 			if err == nil {
 				continue
@@ -78,10 +81,15 @@ func (s *Server) fail(ctx context.Context, doing string, err error) error {
 		return problem(http.StatusUnprocessableEntity, api.ProblemKeyReused, err.Error())
 	}
 	if ctx.Err() != nil {
-		return problem(http.StatusServiceUnavailable, "", doing+" took too long: send it again")
+		return comeAgain(doing + " took too long: send it again")
 	}
 	s.log.Warnw("request failed", "doing", doing, "error", s.redact(err.Error()))
-	return problem(http.StatusServiceUnavailable, "", doing+" is not possible at the moment: the database does not take it; send it again")
+	return comeAgain(doing + " is not possible at the moment: the database does not take it; send it again")
+}
+
+// comeAgain is a 503 that says when to try again.
+func comeAgain(detail string) error {
+	return huma.ErrorWithHeaders(problem(http.StatusServiceUnavailable, "", detail), http.Header{"Retry-After": {"1"}})
 }
 
 // writeProblem answers outside of huma's reach.

@@ -78,6 +78,7 @@ type Server struct {
 	handler http.Handler
 
 	turns chan struct{} // of alerts
+	gates gates         // of incidents
 	rates rates         // of sources
 	ear   *ear          // of those who listen
 

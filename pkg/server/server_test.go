@@ -14,7 +14,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -70,6 +73,7 @@ type world struct {
 	rung     atomic.Int32
 	whisper  chan whispered
 	url      string
+	logged   *observer.ObservedLogs
 }
 
 type whispered struct{ to, text string }
@@ -111,12 +115,17 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(s.Close)
 	w := &world{t: t, store: s, file: f, whisper: make(chan whispered, 10), url: url}
+	log := zaptest.NewLogger(t, zaptest.WrapOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		var seen zapcore.Core
+		seen, w.logged = observer.New(zapcore.DebugLevel)
+		return zapcore.NewTee(c, seen)
+	})))
 	w.intake = intake.New(intake.Options{Store: s, File: func() *config.File { return f }})
 	srv := server.New(server.Options{
 		Store: s, Intake: w.intake, File: func() *config.File { return f },
 		Providers: func(string) (provider.Provider, bool) { return ear{heard: w.whisper}, true },
 		Unready:   func() string { return "" }, Stopping: w.stopping.Load, Ring: func() { w.rung.Add(1) }, Linked: func(context.Context) {},
-		Redact: func(s string) string { return s }, Metrics: noMetrics{}, Log: zaptest.NewLogger(t).Sugar(), Version: "test",
+		Redact: func(s string) string { return s }, Metrics: noMetrics{}, Log: log.Sugar(), Version: "test",
 	})
 	w.http, w.server = httptest.NewServer(srv), srv
 	t.Cleanup(func() {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 func (s *Server) silenceRoutes() {
 	route(s, http.MethodGet, "/v1/silences", api.ScopeRead, "List silences", http.StatusOK, s.listSilences)
 	route(s, http.MethodPost, "/v1/silences", api.ScopeOperate, "Keep alerts back for a time", http.StatusCreated, s.addSilence)
+	route(s, http.MethodPatch, "/v1/silences/{id}", api.ScopeOperate, "Move the end of a silence, or give another reason", http.StatusOK, s.editSilence)
 	route(s, http.MethodDelete, "/v1/silences/{id}", api.ScopeOperate, "End a silence before its time", http.StatusOK, s.endSilence)
 }
 
@@ -39,16 +41,53 @@ func (s *Server) addSilence(ctx context.Context, in *struct{ Body api.NewSilence
 		return nil, err
 	}
 	n := intake.NewSilence{Match: in.Body.Match, Matchers: in.Body.Matchers, From: in.Body.From, Until: in.Body.Until, Reason: in.Body.Reason}
-	if in.Body.For != "" {
-		if n.For, err = config.ParseDuration(in.Body.For); err != nil || n.For < time.Second {
-			return nil, s.intakeError(ctx, doing, &intake.InputError{Field: "for", Message: in.Body.For + " is no duration of a second or more: write for example 30m, 2h or 1d"})
-		}
+	if n.For, err = silenceFor(in.Body.For); err != nil {
+		return nil, s.intakeError(ctx, doing, err)
 	}
 	id, err := s.intake.AddSilence(ctx, n, by)
 	if err != nil {
 		return nil, s.intakeError(ctx, doing, err)
 	}
 	s.log.Infow("silence made", "silence", id.String(), "by", by.ID, "through", callerOf(ctx).actor())
+	return s.showSilence(ctx, id, doing)
+}
+
+// silenceFor reads how long a silence lasts; zero where nothing is said.
+func silenceFor(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := config.ParseDuration(text)
+	if err != nil || d < time.Second {
+		return 0, &intake.InputError{Field: "for", Message: text + " is no duration of a second or more: write for example 30m, 2h or 1d"}
+	}
+	return d, nil
+}
+
+type editSilenceInput struct {
+	ID   string `path:"id" format:"uuid"`
+	Body api.EditSilence
+}
+
+func (s *Server) editSilence(ctx context.Context, in *editSilenceInput) (*body[api.Silence], error) {
+	const doing = "changing the silence"
+	by, err := s.speaker(ctx, in.Body.By, doing, "body.by")
+	if err != nil {
+		return nil, err
+	}
+	e := intake.SilenceEdit{Until: in.Body.Until, Reason: in.Body.Reason}
+	if e.For, err = silenceFor(in.Body.For); err != nil {
+		return nil, s.intakeError(ctx, doing, err)
+	}
+	id := uuid.MustParse(in.ID)
+	if err := s.intake.EditSilence(ctx, id, e, by); err != nil {
+		var wrong *intake.InputError
+		if errors.As(err, &wrong) && wrong.Field == "id" {
+			return nil, problem(http.StatusConflict, "", doing+": "+wrong.Message)
+		}
+		return nil, s.intakeError(ctx, doing, err)
+	}
+	s.log.Infow("silence changed", "silence", in.ID, "by", by.ID, "through", callerOf(ctx).actor())
 	return s.showSilence(ctx, id, doing)
 }
 

@@ -49,12 +49,25 @@ type rawInput struct {
 // postAs takes what speaks a type. A token of a source of the file brings that source's settings along.
 func (s *Server) postAs(kind string) func(context.Context, *rawInput) (*body[api.AcceptedGroup], error) {
 	return func(ctx context.Context, in *rawInput) (*body[api.AcceptedGroup], error) {
-		name := kind
-		if c := callerOf(ctx); c.Source != "" {
-			name = c.Source
+		name, err := s.sourceAt(ctx, kind)
+		if err != nil {
+			return nil, err
 		}
 		return s.take(ctx, intake.SourceOf(s.file(), name, kind), in.RawBody)
 	}
+}
+
+// sourceAt is the source that a caller speaks as at the address of a type: the file's one whose token it is, else the built-in
+// one. A source's token opens what its source speaks, and nothing else.
+func (s *Server) sourceAt(ctx context.Context, kind string) (string, error) {
+	c := callerOf(ctx)
+	if c.Source == "" {
+		return kind, nil
+	}
+	if src := s.file().Sources[c.Source]; src.Type != kind {
+		return "", problem(http.StatusForbidden, "", fmt.Sprintf("the token is that of %s, which speaks %s: send to %s%[1]s", c.Source, src.Type, sourcePath))
+	}
+	return c.Source, nil
 }
 
 func (s *Server) postSource(ctx context.Context, in *struct {
@@ -68,32 +81,36 @@ func (s *Server) postSource(ctx context.Context, in *struct {
 	return s.take(ctx, src, in.RawBody)
 }
 
-// take accepts what a source sent. Alerts that are wrong are told after the others are committed.
+// take accepts what a source sent. Alerts that are wrong are told after the others are committed, and logged: what a
+// sender is told ends up where nobody looks.
 func (s *Server) take(ctx context.Context, src config.Source, text []byte) (*body[api.AcceptedGroup], error) {
 	if err := s.within(src, len(text)); err != nil {
 		return nil, err
 	}
 	m, err := intake.Read(s.file(), src, text)
 	if err != nil {
+		s.refused(src.Name, err)
 		return nil, s.intakeError(ctx, "reading the alerts", err)
 	}
-	leave, err := s.turn(ctx)
-	if err != nil {
-		return nil, err
+	if len(m.Notes) > 0 {
+		s.log.Warnw("topics of alerts can't be made as the file says, and are made of their labels", "source", src.Name, "alerts", len(m.Notes), "first", s.redact(m.Notes[0].Error()))
 	}
-	defer leave()
-	results, err := s.intake.AcceptAll(ctx, m.Groups)
+	results, err := s.intake.AcceptAll(ctx, m.Groups, max(1, min(maxAtOnce, cap(s.turns)/2)), s.turn)
 	out := api.AcceptedGroup{Incidents: []api.Accepted{}}
 	for n, r := range results {
-		s.took(src.Name, r, len(m.Groups[n].Alerts))
+		if r == nil {
+			continue
+		}
+		s.took(src.Name, *r, len(m.Groups[n].Alerts))
 		if r.IncidentID != uuid.Nil {
-			out.Incidents = append(out.Incidents, accepted(r))
+			out.Incidents = append(out.Incidents, accepted(*r))
 		}
 	}
 	if err != nil {
 		return nil, s.intakeError(ctx, "taking the alerts", err)
 	}
 	if len(m.Wrong) > 0 {
+		s.refused(src.Name, m.Wrong[0], "alerts", len(m.Wrong), "taken", m.Alerts)
 		const most = 100
 		detail := fmt.Sprintf("reading the alerts: %d of them are wrong", len(m.Wrong))
 		if m.Alerts > 0 {
@@ -104,19 +121,36 @@ func (s *Server) take(ctx context.Context, src config.Source, text []byte) (*bod
 	return &body[api.AcceptedGroup]{Body: out}, nil
 }
 
+// refused logs what a source must change.
+func (s *Server) refused(source string, first error, more ...any) {
+	s.log.Warnw("a source sent what can't be taken", append([]any{"source", source, "first", s.redact(first.Error())}, more...)...)
+}
+
 // within holds a source to its rate and its largest body.
 func (s *Server) within(src config.Source, size int) error {
 	if src.MaxBody > 0 && size > src.MaxBody {
-		return problem(http.StatusRequestEntityTooLarge, "", fmt.Sprintf("the body has %d bytes, and the source %s may send %d", size, src.Name, src.MaxBody))
+		p := problem(http.StatusRequestEntityTooLarge, "", fmt.Sprintf("the body has %d bytes, and the source %s may send %d", size, src.Name, src.MaxBody))
+		s.refused(src.Name, p)
+		return p
 	}
 	if wait := s.rates.wait(src.Name, src.Rate, time.Now()); wait > 0 {
-		p := problem(http.StatusTooManyRequests, "", fmt.Sprintf("the source %s may send %d requests in %s", src.Name, src.Rate.Count, src.Rate.Per))
+		p := problem(tooMany(src.Type), "", fmt.Sprintf("the source %s may send %d requests in %s: send it again", src.Name, src.Rate.Count, src.Rate.Per))
 		return huma.ErrorWithHeaders(p, http.Header{"Retry-After": {strconv.Itoa(max(1, int(math.Ceil(wait.Seconds()))))}})
 	}
 	return nil
 }
 
-// rates counts requests by source, on this replica only: a bound against a sender that has gone wild, not a quota.
+// tooMany is the status that tells a sender that it sends too often. Alertmanager gives a message up after a 429, until it
+// looks at the group again minutes later; after a 503 it tries again at once, and ever more slowly.
+func tooMany(kind string) int {
+	if kind == config.TypeAlertmanager {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
+}
+
+// rates counts requests by source, on this replica only: a bound against a sender that has gone wild, not a quota. A count
+// across replicas would cost each request a write of one row of the database, just when there are too many of them.
 type rates struct {
 	mu    sync.Mutex
 	begun map[string][]time.Time

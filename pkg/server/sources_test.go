@@ -2,10 +2,14 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -27,6 +31,7 @@ sources:
   graf: {type: grafana, token: graf-token, max_body: 2KiB}
   old: {type: generic, token: old-token, query_token: true, fields: {title: body.name}}
   wild: {type: generic, token: wild-token, rate: 2/h, fields: {title: body.name}}
+  storm: {type: alertmanager, token: storm-token, rate: 2/h}
   open: {type: native}
 heartbeats:
   backup: {every: 1h, token: backup-token, query_token: true}
@@ -96,6 +101,8 @@ func TestSourcesAreRefused(t *testing.T) {
 		{"another source's token", "graf-token", "/v1/sources/prom", `[]`, 403, ""},
 		{"a token that may only read", "token-eye", "/v1/sources/prom", `[]`, 403, ""},
 		{"a heartbeat's token", "backup-token", "/v1/sources/prom", `[]`, 403, ""},
+		{"a source's token where another type is spoken", "prom-token", "/v1/alertmanager", `{"alerts": []}`, 403, ""},
+		{"a source's token at the API", "old-token", "/v1/alerts", `{"kind": "a"}`, 403, ""},
 		{"a heartbeat's token at the API", "backup-token", "/v1/alerts", `{"kind": "a"}`, 403, ""},
 		{"a token in the URL where the file allows none", "", "/v1/sources/wild?token=wild-token", `{"name": "a"}`, 401, ""},
 		{"another token in the URL", "", "/v1/sources/old?token=wild-token", `{"name": "a"}`, 403, ""},
@@ -105,6 +112,9 @@ func TestSourcesAreRefused(t *testing.T) {
 		{"too large for all", "prom-token", "/api/v2/alerts", `["` + strings.Repeat("x", 9<<20) + `"]`, 413, ""},
 		{"no JSON", "prom-token", "/api/v2/alerts", `[`, 422, "body"},
 		{"a wrong field", "prom-token", "/api/v2/alerts", `[{"labels": {"alertname": "a"}}, {"labels": []}]`, 422, "body.alerts[1].labels"},
+		{"something after it", "prom-token", "/api/v2/alerts", `[] []`, 422, "body"},
+		{"a body that is too deep", "prom-token", "/api/v2/alerts", strings.Repeat("[", 100_000), 422, "body"},
+		{"a number that is too large", "graf-token", "/v1/grafana", `{"alerts": [], "truncatedAlerts": 1e400}`, 422, "body.truncatedAlerts"},
 		{"nothing where the title is", "old-token", "/v1/sources/old", `{}`, 422, "body.title"},
 	} {
 		status, header, body := w.send(c.token, http.MethodPost, c.path, c.body)
@@ -120,6 +130,19 @@ func TestSourcesAreRefused(t *testing.T) {
 			t.Errorf("%s: the answer names the token: %s", c.name, body)
 		}
 	}
+	told := 0
+	for _, e := range w.logged.All() {
+		line := fmt.Sprint(e.Message, e.ContextMap())
+		if strings.Contains(line, "-token") || strings.Contains(line, "token=") {
+			t.Errorf("the log names a token: %s", line)
+		}
+		if strings.Contains(line, "alerts[1].labels") {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("what a sender must change is in the log %d times", told)
+	}
 	// What was right in a message with a mistake is taken.
 	if status, _, body := w.send("token-eye", http.MethodGet, "/v1/incidents", ""); status != 200 || strings.Count(string(body), `"key"`) != 1 {
 		t.Errorf("%d %s", status, body)
@@ -130,14 +153,55 @@ func TestTheRateOfASource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.withSources(someSources)
-	for n, want := range []int{202, 202, 429, 429} {
-		status, header, body := w.send("wild-token", http.MethodPost, "/v1/sources/wild", `{"name": "a"}`)
-		if status != want || (want == 429) != (header.Get("Retry-After") != "") {
-			t.Errorf("request %d: %d, Retry-After %q: %s", n+1, status, header.Get("Retry-After"), body)
+	for _, c := range []struct {
+		token, path, body string
+		status            int // of what is too much: one after which the sender comes again
+	}{
+		{"wild-token", "/v1/sources/wild", `{"name": "a"}`, 429},
+		{"storm-token", "/v1/alertmanager", `{"alerts": []}`, 503},
+	} {
+		for n, want := range []int{202, 202, c.status, c.status} {
+			status, header, body := w.send(c.token, http.MethodPost, c.path, c.body)
+			if status != want || (want != 202) != (header.Get("Retry-After") != "") {
+				t.Errorf("%s, request %d: %d, Retry-After %q: %s", c.path, n+1, status, header.Get("Retry-After"), body)
+			}
 		}
 	}
 	if status, _, body := w.send("old-token", http.MethodPost, "/v1/sources/old", `{"name": "a"}`); status != 202 {
 		t.Errorf("another source: %d %s", status, body)
+	}
+}
+
+// Alertmanager gives a message up after a 408; after a 503 it sends it again.
+func TestASlowBodyIsSentAgain(t *testing.T) {
+	t.Parallel()
+	var p *api.Problem
+	if err := huma.Error408RequestTimeout("too slow"); err.GetStatus() != http.StatusServiceUnavailable || !errors.As(err, &p) || p.Type != api.ProblemTimeout {
+		t.Errorf("%d %v", err.GetStatus(), err)
+	}
+}
+
+// What is no plain JSON is told so, whoever sends it and however.
+func TestForeignBodies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withSources(someSources)
+	for _, c := range []struct {
+		name, path, body string
+		header           []string
+		status           int
+	}{
+		{"packed", "/api/v2/alerts", "\x1f\x8b", []string{"Content-Encoding", "gzip"}, 415},
+		{"packed into nothing", "/api/v2/alerts", `[]`, []string{"Content-Encoding", "identity"}, 202},
+		{"a form", "/api/v2/alerts", `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415},
+		{"another sort of JSON", "/api/v2/alerts", `[]`, []string{"Content-Type", "application/vnd.alerts+json; charset=utf-8"}, 202},
+		{"no UTF-8, and NUL", "/api/v2/alerts", `[{"labels": {"alertname": "a\u0000` + "\xff" + `", "a\u0000b": "\u0000"}}]`, nil, 202},
+		{"a field twice", "/api/v2/alerts", `[{"labels": {"alertname": "a"}, "labels": {"alertname": "b"}}]`, nil, 202},
+	} {
+		status, _, body := w.call("", http.MethodPost, c.path, c.body, append(c.header, "Authorization", "Bearer prom-token")...)
+		if status != c.status {
+			t.Errorf("%s: %d %s", c.name, status, body)
+		}
 	}
 }
 
@@ -168,6 +232,8 @@ func TestHeartbeatsCall(t *testing.T) {
 		{"backup-token", http.MethodPost, "/v1/heartbeats/backup", 200},
 		{"backup-token", http.MethodGet, "/v1/heartbeats/backup", 200},
 		{"", http.MethodGet, "/v1/heartbeats/backup?token=backup-token", 200},
+		{"backup-token", http.MethodHead, "/v1/heartbeats/backup", 200},
+		{"", http.MethodHead, "/v1/heartbeats/backup", 401},
 		{"token-in", http.MethodGet, "/v1/heartbeats/report", 200},
 		{"backup-token", http.MethodPost, "/v1/heartbeats/report", 403},
 		{"prom-token", http.MethodPost, "/v1/heartbeats/report", 403},
@@ -180,6 +246,10 @@ func TestHeartbeatsCall(t *testing.T) {
 		if status, _, body := w.send(c.token, c.method, c.path, ""); status != c.status {
 			t.Errorf("%s %s with %q: %d %s", c.method, c.path, c.token, status, body)
 		}
+	}
+	// What else a caller says does not matter.
+	if status, _, body := w.call("", http.MethodPost, "/v1/heartbeats/backup", "done=1", "Authorization", "Bearer backup-token", "Content-Type", "application/x-www-form-urlencoded"); status != 200 {
+		t.Errorf("with a form: %d %s", status, body)
 	}
 	if all := list(); all["backup"].State != api.HeartbeatOK || all["backup"].CalledAt == nil || all["report"].State != api.HeartbeatOK {
 		t.Errorf("%+v", all)

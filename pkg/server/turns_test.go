@@ -68,3 +68,60 @@ func TestAlertsBeyondWhatTheDatabaseTakesAreRefusedSoon(t *testing.T) {
 		t.Errorf("%d incidents, want %d: %v", n, places, err)
 	}
 }
+
+// Alerts of one incident wait for each other without keeping those of another one out: only one of them is on its way to
+// the database, and whoever waits too long for it is told to come again.
+func TestAFloodIntoOneIncidentKeepsNoOtherOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := `{"kind": "k", "job": "j", "key": "one", "title": "t", "labels": {"n": "%d"}}`
+	if code, _, b := w.call("in", http.MethodPost, "/v1/alerts", fmt.Sprintf(one, 0)); code != http.StatusAccepted {
+		t.Fatalf("%d %s", code, b)
+	}
+	conn, err := pgx.Connect(t.Context(), w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "select from incident where key = 'one' for update"); err != nil {
+		t.Fatal(err)
+	}
+	const flood = 40 // more than there are turns
+	type answer struct {
+		code int
+		head http.Header
+		body string
+	}
+	answers := make(chan answer, flood)
+	for i := range flood {
+		go func() {
+			code, head, b := w.call("in", http.MethodPost, "/v1/alerts", fmt.Sprintf(one, i+1))
+			answers <- answer{code, head, string(b)}
+		}()
+	}
+	refused := func(a answer) bool {
+		return a.code == http.StatusServiceUnavailable && a.head.Get("Retry-After") != "" && strings.Contains(a.body, "of this incident")
+	}
+	for n := range flood - 1 {
+		if a := <-answers; !refused(a) {
+			t.Fatalf("an alert behind the first of its incident got %d %v %s", a.code, a.head, a.body)
+		}
+		if n > 0 {
+			continue
+		}
+		if code, _, b := w.call("in", http.MethodPost, "/v1/alerts", `{"kind": "k", "job": "j", "key": "other", "title": "t"}`); code != http.StatusAccepted {
+			t.Fatalf("an alert of another incident got %d %s", code, b)
+		}
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// On a slow machine it may have waited longer for the row than a statement may.
+	if a := <-answers; refused(a) {
+		t.Errorf("the one that was in got %d %s", a.code, a.body)
+	}
+}

@@ -43,7 +43,7 @@ func TestAdoptMarksTheAttemptThatMadeIt(t *testing.T) {
 			}
 			s.exec("update delivery set next_at = clock_timestamp()")
 			c0 := s.take(alpha)
-			if ok, err := s.Adopt(t.Context(), c0.Looked(c0.Now, delivery.Look{Found: c.found}), c0.Doubt.Key, c.found); err != nil || !ok {
+			if _, ok, err := s.Adopt(t.Context(), c0.ID, c0.Doubt.Key, c.found, found(c0, c.found)); err != nil || !ok {
 				t.Fatal(ok, err)
 			}
 			var got []string
@@ -64,11 +64,35 @@ func TestAdoptMarksTheAttemptThatMadeIt(t *testing.T) {
 	}
 }
 
-// Where the row moved while it was looked up, nothing is adopted: the next look-up finds the same.
+// found is what the owner of a claimed row decides once it has found its object.
+func found(c store.Claimed, ref delivery.Reference) func(delivery.Delivery) (delivery.Step, bool) {
+	return func(d delivery.Delivery) (delivery.Step, bool) {
+		return d.Looked(c.Now, delivery.Look{Found: ref}), d.Token == c.Token
+	}
+}
+
+// A wish that was raised while the object was looked for is decided on with it: found, and to be edited once.
+func TestAdoptWhatWasRaisedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	inc := s.incident("k")
+	b := s.started(inc, delivery.Card)
+	s.finish(alpha, b, unknown)
+	s.exec("update delivery set next_at = clock_timestamp()")
+	c := s.take(alpha)
+	s.note(inc, c.ID, raise(2))
+	if _, ok, err := s.Adopt(t.Context(), c.ID, c.Doubt.Key, made, found(c, made)); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if r := s.row(c.ID); r.State != delivery.Pending || r.Desired != 2 || r.Applied != 1 || r.Reference == nil || r.Doubt != nil || r.Token != nil {
+		t.Errorf("%s", pretty(r))
+	}
+}
+
+// Where the row is somebody else's after a look-up, nothing is adopted: the next look-up finds the same.
 func TestAdoptOnARowThatMoved(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]func(s *site, inc store.Incident, id uuid.UUID){
-		"a raised wish":  func(s *site, inc store.Incident, id uuid.UUID) { s.note(inc, id, raise(2)) },
 		"another lease":  func(s *site, _ store.Incident, _ uuid.UUID) { s.lapse(); s.take(beta) },
 		"it was settled": func(s *site, inc store.Incident, id uuid.UUID) { s.note(inc, id, cancel("resolved")) },
 	} {
@@ -82,7 +106,7 @@ func TestAdoptOnARowThatMoved(t *testing.T) {
 			c := s.take(alpha)
 			move(s, inc, c.ID)
 			before := s.whole(c.ID)
-			if ok, err := s.Adopt(t.Context(), c.Looked(c.Now, delivery.Look{Found: made}), c.Doubt.Key, made); ok || err != nil {
+			if _, ok, err := s.Adopt(t.Context(), c.ID, c.Doubt.Key, made, found(c, made)); ok || err != nil {
 				t.Errorf("adopted: %t, %v", ok, err)
 			}
 			s.unchanged(c.ID, before, name)
@@ -102,7 +126,8 @@ func TestLostAdoption(t *testing.T) {
 		s.exec("update delivery set next_at = clock_timestamp()")
 		c := s.take(alpha)
 		adopt := func() (bool, error) {
-			return f.Adopt(f.ctx(), c.Looked(c.Now, delivery.Look{Found: made}), c.Doubt.Key, made)
+			_, ok, err := f.Adopt(f.ctx(), c.ID, c.Doubt.Key, made, found(c, made))
+			return ok, err
 		}
 		f.lost(commit, how, func() error {
 			ok, err := adopt()

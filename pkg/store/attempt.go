@@ -18,6 +18,7 @@ type Begun struct {
 	Delivery delivery.Delivery // as claimed: its token and version fence the write
 	Attempt  delivery.Attempt  // ID is made by the worker; Number and StartedAt come back
 	Breaker  string            // the key of its account's breaker: nothing begins while it is open
+	Raised   bool              // it may begin on an older wish than the row's, as long as nothing asks it to stop
 }
 
 // Begin records attempts, in one commit for the batch. What comes back may be called; what does not has moved: its
@@ -36,6 +37,7 @@ func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uu
 		p.Forms = append(p.Forms, b.Attempt.Form.String())
 		p.Queues = append(p.Queues, b.Attempt.Queue)
 		p.Accounts = append(p.Accounts, b.Breaker)
+		p.Raised = append(p.Raised, b.Raised)
 	}
 	rows, err := s.w.Begin(ctx, p)
 	if err != nil {
@@ -67,8 +69,34 @@ type Finished struct {
 	ClosedBy string // worker, shutdown
 }
 
-// Finish writes results, each row fenced by its own token and version. What does not come back has moved: see Moved.
+// Finish writes results, each row fenced by its own token and version. What does not come back has moved: see FinishAnew.
 func (s *Store) Finish(ctx context.Context, worker string, batch []Finished) (map[uuid.UUID]bool, error) {
+	return s.finish(ctx, s.w, worker, batch)
+}
+
+// FinishAnew decides under the rows' locks what results lead to, and gives what was written. It is for rows on which something was
+// noted since; in a flood that happens again and again. decide may be asked twice; false leaves a row alone.
+func (s *Store) FinishAnew(ctx context.Context, worker string, ids []uuid.UUID, decide func(delivery.Delivery) (Finished, bool)) (map[uuid.UUID]Finished, error) {
+	var done map[uuid.UUID]Finished
+	err := pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		q := s.w.WithTx(tx)
+		done = map[uuid.UUID]Finished{}
+		var batch []Finished
+		err := locked(ctx, q, ids, func(d delivery.Delivery) {
+			if f, ok := decide(d); ok {
+				batch, done[d.ID] = append(batch, f), f
+			}
+		})
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		_, err = s.finish(ctx, q, worker, batch) // they are locked: none has moved
+		return err
+	})
+	return done, err
+}
+
+func (s *Store) finish(ctx context.Context, q *query.Queries, worker string, batch []Finished) (map[uuid.UUID]bool, error) {
 	batch = byID(batch, func(f Finished) uuid.UUID { return stepID(f.Step) })
 	steps := make([]delivery.Step, len(batch))
 	for i, f := range batch {
@@ -101,7 +129,7 @@ func (s *Store) Finish(ctx context.Context, worker string, batch []Finished) (ma
 		p.Phases = append(p.Phases, string(r.Phase))
 		p.AttemptRefs = append(p.AttemptRefs, refText(r.Reference))
 	}
-	rows, err := s.w.Finish(ctx, p)
+	rows, err := q.Finish(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +141,7 @@ func (s *Store) Finish(ctx context.Context, worker string, batch []Finished) (ma
 		}
 		for _, f := range batch {
 			if f.Step.From().ID == r.ID {
-				if err := s.addLost(ctx, s.w, worker, f); err != nil {
+				if err := s.addLost(ctx, q, worker, f); err != nil {
 					return done, err
 				}
 			}
@@ -160,8 +188,8 @@ func (s *Store) Late(ctx context.Context, worker string, f Finished, decide func
 		recorded, settled = false, false
 		q := s.w.WithTx(tx)
 		// The delivery first, then its attempt: the order of all locks.
-		rows, err := q.LockDeliveriesByID(ctx, []uuid.UUID{f.Step.From().ID})
-		if err != nil {
+		var now *delivery.Delivery
+		if err := locked(ctx, q, []uuid.UUID{f.Step.From().ID}, func(d delivery.Delivery) { now = &d }); err != nil {
 			return err
 		}
 		r := f.Result
@@ -175,14 +203,10 @@ func (s *Store) Late(ctx context.Context, worker string, f Finished, decide func
 			return err
 		}
 		recorded = true
-		if len(rows) == 0 {
+		if now == nil {
 			return nil
 		}
-		d, err := toDelivery(query.ClaimRow(rows[0]))
-		if err != nil {
-			return err
-		}
-		step, ok := decide(d, delivery.Attempt{
+		step, ok := decide(*now, delivery.Attempt{
 			ID: a.ID, Number: a.Number, Operation: delivery.Operation(a.Operation), Effect: a.Effect, Key: a.EffectKey, Address: a.Address, Revision: a.Revision, StartedAt: a.StartedAt,
 		})
 		if !ok {
@@ -201,25 +225,28 @@ func (s *Store) lateNoRow(ctx context.Context, q *query.Queries, worker string, 
 	return s.addLost(ctx, q, worker, f)
 }
 
-// Adopt writes what a look-up found: the step, and the attempt that made it, in one transaction. It returns false where the
-// row moved meanwhile; then nothing is written, and the next look-up finds the same.
-func (s *Store) Adopt(ctx context.Context, step delivery.Step, key string, found delivery.Reference) (bool, error) {
+// Adopt writes what a look-up found: the step that is decided under the row's lock, and the attempt that made it, in one transaction.
+// It returns false where decide does: then nothing is written, and the next look-up finds the same.
+func (s *Store) Adopt(ctx context.Context, id uuid.UUID, key string, found delivery.Reference, decide func(delivery.Delivery) (delivery.Step, bool)) (delivery.Step, bool, error) {
+	var step delivery.Step
 	adopted := false
 	err := pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
 		adopted = false
 		q := s.w.WithTx(tx)
-		done, err := q.Apply(ctx, applyParams([]delivery.Step{step}))
-		if err != nil || len(done) == 0 {
+		err := locked(ctx, q, []uuid.UUID{id}, func(d delivery.Delivery) { step, adopted = decide(d) })
+		if err != nil || !adopted {
 			return err
 		}
-		adopted = true
-		p := query.ReconciledParams{DeliveryID: step.From().ID, EffectKey: key, Ref: json.RawMessage(refText(found))}
+		if _, err := q.Apply(ctx, applyParams([]delivery.Step{step})); err != nil {
+			return err
+		}
+		p := query.ReconciledParams{DeliveryID: id, EffectKey: key, Ref: json.RawMessage(refText(found))}
 		if at, ok := found.At(); ok {
 			p.MadeAt = &at
 		}
 		return q.Reconciled(ctx, p)
 	})
-	return adopted && err == nil, err
+	return step, adopted && err == nil, err
 }
 
 // LateSent is late evidence of a success that may settle a delivery in doubt.

@@ -158,6 +158,11 @@ func (tx *Tx) RunDid(ctx context.Context, run Run, whys map[uuid.UUID]string, ov
 	return tx.q.AdvanceBulkRun(ctx, a)
 }
 
+// DeferRun lets other runs have their turn before a locked one goes on.
+func (tx *Tx) DeferRun(ctx context.Context, run Run) error {
+	return tx.q.AdvanceBulkRun(ctx, query.AdvanceBulkRunParams{ID: run.ID, State: api.RunRunning, Seconds: (2 * time.Second).Seconds()})
+}
+
 // CancelRun ends a running run. False: it is over already. It waits for what is being taken of it; nothing is after it.
 func (tx *Tx) CancelRun(ctx context.Context, id uuid.UUID, by string) (bool, error) {
 	_, err := tx.q.CancelBulkRun(ctx, by, id)
@@ -170,6 +175,11 @@ func (tx *Tx) CancelRun(ctx context.Context, id uuid.UUID, by string) (bool, err
 // NotifierKnown says whether a live replica's file has a notifier.
 func (tx *Tx) NotifierKnown(ctx context.Context, alive time.Duration, notifier string) (bool, error) {
 	return tx.q.NotifierKnown(ctx, alive, notifier)
+}
+
+// NotifierKnown is the same for who only wants to know.
+func (s *Store) NotifierKnown(ctx context.Context, alive time.Duration, notifier string) (bool, error) {
+	return s.q.NotifierKnown(ctx, alive, notifier)
 }
 
 // ReadRun is one run with its counts. [ErrNotFound] where there is none.

@@ -151,3 +151,41 @@ func (s *Store) Settle(ctx context.Context, steps []delivery.Step) (map[uuid.UUI
 	}
 	return done, nil
 }
+
+// SettleAnew decides under the rows' locks, and gives the steps that were written. It is for rows that a step decided without a lock
+// may miss for ever: in a flood something is noted on them again and again. decide may be asked twice; false leaves a row alone.
+func (s *Store) SettleAnew(ctx context.Context, ids []uuid.UUID, decide func(delivery.Delivery) (delivery.Step, bool)) (map[uuid.UUID]delivery.Step, error) {
+	var done map[uuid.UUID]delivery.Step
+	err := pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		q := s.w.WithTx(tx)
+		done = map[uuid.UUID]delivery.Step{}
+		var steps []delivery.Step
+		err := locked(ctx, q, ids, func(d delivery.Delivery) {
+			if step, ok := decide(d); ok {
+				steps, done[d.ID] = append(steps, step), step
+			}
+		})
+		if err != nil || len(steps) == 0 {
+			return err
+		}
+		_, err = q.Apply(ctx, applyParams(steps)) // they are locked: none has moved
+		return err
+	})
+	return done, err
+}
+
+// locked locks deliveries by id, which is the order of all locks, and gives them as they stand.
+func locked(ctx context.Context, q *query.Queries, ids []uuid.UUID, each func(delivery.Delivery)) error {
+	rows, err := q.LockDeliveriesByID(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		d, err := toDelivery(query.ClaimRow(r))
+		if err != nil {
+			return err
+		}
+		each(d)
+	}
+	return nil
+}

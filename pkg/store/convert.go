@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +28,9 @@ type doubtJSON struct {
 	Blind    bool      `json:"blind,omitempty"`
 }
 
+// errRow is a row that holds what this version can't read.
+var errRow = errors.New("the row can't be read")
+
 // toDelivery turns a row into what decisions need. The rows of all queries that read whole deliveries have one shape.
 func toDelivery(r query.ClaimRow) (delivery.Delivery, error) {
 	d := delivery.Delivery{
@@ -38,13 +42,13 @@ func toDelivery(r query.ClaimRow) (delivery.Delivery, error) {
 	}
 	if len(r.Reference) > 0 {
 		if err := json.Unmarshal(r.Reference, &d.Reference); err != nil {
-			return d, fmt.Errorf("delivery %s: reference: %w", r.ID, err)
+			return d, fmt.Errorf("delivery %s: reference: %w: %w", r.ID, errRow, err)
 		}
 	}
 	if len(r.Doubt) > 0 {
 		var j doubtJSON
 		if err := json.Unmarshal(r.Doubt, &j); err != nil {
-			return d, fmt.Errorf("delivery %s: doubt: %w", r.ID, err)
+			return d, fmt.Errorf("delivery %s: doubt: %w: %w", r.ID, errRow, err)
 		}
 		dt := delivery.Doubt(j)
 		d.Doubt = &dt

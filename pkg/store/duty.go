@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,8 +46,28 @@ func (tx *Tx) FireStep(ctx context.Context, id uuid.UUID) error { return one(tx.
 
 // WithdrawSteps ends all due steps of an incident: someone answered.
 func (tx *Tx) WithdrawSteps(ctx context.Context, incidentID uuid.UUID, reason string) error {
-	_, err := tx.q.WithdrawSteps(ctx, reason, incidentID)
-	return err
+	return tx.q.WithdrawSteps(ctx, reason, incidentID)
+}
+
+// HoldSteps lets the escalations of a locked incident stand still. False: none of them was going on.
+func (tx *Tx) HoldSteps(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	n, err := tx.q.HoldSteps(ctx, incidentID)
+	return n > 0, err
+}
+
+// ReleaseSteps lets them go on: each step comes as much later as it stood still. False: none of them was held.
+func (tx *Tx) ReleaseSteps(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	n, err := tx.q.ReleaseSteps(ctx, incidentID)
+	return n > 0, err
+}
+
+// ReadSteps are all steps of an incident's escalations, in order, read without a lock.
+func (s *Store) ReadSteps(ctx context.Context, incidentID uuid.UUID) ([]EscalationStep, error) {
+	rows, err := s.q.ReadSteps(ctx, incidentID)
+	if err != nil {
+		return nil, fmt.Errorf("read the steps of an escalation: %w", err)
+	}
+	return convert(rows, toStep)
 }
 
 // BringForward makes a due step due now.
@@ -62,7 +83,7 @@ func one(n int64, err error) error {
 }
 
 func toStep(r query.Escalation) (EscalationStep, error) {
-	return EscalationStep{ID: r.ID, IncidentID: r.IncidentID, Name: r.Name, Round: r.Round, Step: r.Step, DueAt: r.DueAt, State: r.State}, nil
+	return EscalationStep{ID: r.ID, IncidentID: r.IncidentID, Name: r.Name, Round: r.Round, Step: r.Step, DueAt: r.DueAt, State: r.State, Held: r.HeldAt != nil, FiredAt: r.FiredAt, Reason: r.Reason}, nil
 }
 
 // DeadDelivery is a delivery that died and whose self-alert is not committed yet.

@@ -105,6 +105,12 @@ func (s *Store) CloseBreaker(ctx context.Context, key string, notifiers []string
 	return n > 0, len(ids), err
 }
 
+// TakeUpWaiting makes due what waits for an account of these notifiers: their file is a new one.
+func (s *Store) TakeUpWaiting(ctx context.Context, notifiers []string) error {
+	_, err := s.w.BringForwardWaiting(ctx, notifiers, nil)
+	return err
+}
+
 // Try lets one delivery try an account whose breaker is open, the first in the queue. False: none waits.
 func (s *Store) Try(ctx context.Context, key string, notifiers []string) (bool, error) {
 	id, err := s.w.OldestWaiting(ctx, notifiers)
@@ -185,7 +191,22 @@ func (s *Store) OverduePages(ctx context.Context, most int) ([]OverduePage, erro
 }
 
 // PassOver notes that the escalation has gone on without a page.
-func (s *Store) PassOver(ctx context.Context, id uuid.UUID) error { return s.q.PassOver(ctx, id) }
+func (s *Store) PassOver(ctx context.Context, id uuid.UUID) error {
+	_, err := s.q.PassOver(ctx, id)
+	return err
+}
+
+// PassedOver is what keeps a page back that the escalation has gone on without.
+type PassedOver struct{ Notifier, Reason, Sentence string }
+
+// PassOver notes that the escalation has gone on without a page of a locked incident. False: that is noted, or nothing keeps it back.
+func (tx *Tx) PassOver(ctx context.Context, id uuid.UUID) (PassedOver, bool, error) {
+	rows, err := tx.q.PassOver(ctx, id)
+	if err != nil || len(rows) == 0 {
+		return PassedOver{}, false, err
+	}
+	return PassedOver(rows[0]), true, nil
+}
 
 // MovedChat is a chat that has another id by now.
 type MovedChat struct{ Account, Address, MovedTo string }

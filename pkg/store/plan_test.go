@@ -298,11 +298,11 @@ func (s *site) everyStatement() {
 	_, err = s.MovedChats(ctx)
 	must(err)
 	s.exec("delete from delivery where id = $1", sleeper)
-	found := s.started(inc, delivery.Card)
-	s.finish(alpha, found, unknown)
-	s.exec("update delivery set next_at = clock_timestamp() where id = $1", found.Delivery.ID)
+	doubtful := s.started(inc, delivery.Card)
+	s.finish(alpha, doubtful, unknown)
+	s.exec("update delivery set next_at = clock_timestamp() where id = $1", doubtful.Delivery.ID)
 	c := s.take(alpha)
-	ok, err := s.Adopt(ctx, c.Looked(c.Now, delivery.Look{Found: made}), c.Doubt.Key, made)
+	_, ok, err := s.Adopt(ctx, c.ID, c.Doubt.Key, made, found(c, made))
 	if must(err); !ok {
 		s.t.Fatal("not adopted")
 	}

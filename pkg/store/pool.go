@@ -190,7 +190,7 @@ func notFound(err error) error {
 // way, and trying it again changes nothing.
 func Refused(err error) bool {
 	var p *pgconn.PgError
-	return errors.As(err, &p) && (strings.HasPrefix(p.Code, "22") || strings.HasPrefix(p.Code, "23"))
+	return errors.Is(err, errRow) || errors.As(err, &p) && (strings.HasPrefix(p.Code, "22") || strings.HasPrefix(p.Code, "23"))
 }
 
 // Locked says that somebody else's transaction held a row longer than a statement waits. Nothing was written.

@@ -265,7 +265,7 @@ func deliveryWire(r query.Delivery) api.Delivery {
 	d := api.Delivery{
 		ID: r.ID.String(), Kind: r.Kind, Notifier: r.Notifier, Target: r.Target, State: r.State, Reason: r.Reason, Sentence: r.Sentence,
 		Effect: r.Effect, EffectKey: delivery.Delivery{ID: r.ID, Kind: delivery.Kind(r.Kind), Effect: r.Effect, Applied: r.Applied}.Key(),
-		DesiredRevision: r.Desired, AppliedRevision: r.Applied, InFlight: r.OpenAttempt != nil, InDoubt: r.Doubt != nil,
+		DesiredRevision: r.Desired, AppliedRevision: r.Applied, InFlight: r.OpenAttempt != nil, InDoubt: r.Doubt != nil, Overdue: r.Overdue > 0,
 		NextAt: utc(r.NextAt), ExpiresAt: utc(r.ExpiresAt), CreatedAt: r.CreatedAt.UTC(), SettledAt: utc(r.SettledAt), AttemptCount: r.Attempts,
 	}
 	if r.IncidentID != nil {

@@ -51,6 +51,32 @@ func (tx *Tx) EndSilence(ctx context.Context, id uuid.UUID, by string) (bool, er
 	return n == 1, err
 }
 
+// AnySilence says whether any silence holds, or keeps something of the incident back. Most of the time none does, and one
+// question is enough.
+func (tx *Tx) AnySilence(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	found, err := tx.q.AnySilence(ctx, incidentID)
+	if err != nil {
+		return false, fmt.Errorf("look for silences: %w", err)
+	}
+	return found, nil
+}
+
+// EditSilence moves the end of a silence, gives it another reason, or both; nil leaves it as it is. False: it is over, or there is
+// none.
+func (tx *Tx) EditSilence(ctx context.Context, id uuid.UUID, ends *time.Time, reason *string, by string) (bool, error) {
+	n, err := tx.q.EditSilence(ctx, query.EditSilenceParams{ID: id, EndsAt: ends, Reason: reason, EditedBy: by})
+	return n == 1, err
+}
+
+// LockSilence locks a silence. [ErrNotFound] where there is none.
+func (tx *Tx) LockSilence(ctx context.Context, id uuid.UUID) (Silence, error) {
+	r, err := tx.q.LockSilence(ctx, id)
+	if err := notFound(err); err != nil {
+		return Silence{}, err
+	}
+	return toSilence(r)
+}
+
 // ActiveSilences are those that hold at the transaction's start, the one that ends last first.
 func (tx *Tx) ActiveSilences(ctx context.Context) ([]Silence, error) {
 	rows, err := tx.q.ActiveSilences(ctx, MaxSilences)
@@ -133,7 +159,7 @@ func (s *Store) ReadSilence(ctx context.Context, id uuid.UUID) (api.Silence, err
 func silenceWire(r query.Silence, now time.Time, alerts int) api.Silence {
 	w := api.Silence{
 		ID: r.ID.String(), Match: r.Match, Matchers: r.Matchers, From: r.StartsAt.UTC(), Until: r.EndsAt.UTC(), Reason: r.Reason, Author: r.Author,
-		CreatedAt: r.CreatedAt.UTC(), EndedBy: deref(r.EndedBy), State: api.SilenceActive, Alerts: alerts,
+		CreatedAt: r.CreatedAt.UTC(), EndedBy: deref(r.EndedBy), EditedAt: utc(r.EditedAt), EditedBy: deref(r.EditedBy), State: api.SilenceActive, Alerts: alerts,
 	}
 	switch {
 	case !r.EndsAt.After(now):

@@ -58,14 +58,22 @@ func (tx *Tx) ListHeartbeats(ctx context.Context, names []string, forget time.Du
 	return tx.q.DropHeartbeats(ctx, names, forget)
 }
 
+// WatchedHeartbeat is one of the file.
+type WatchedHeartbeat struct {
+	Name  string
+	Key   string // of the incident about its silence
+	Every time.Duration
+}
+
 // MissedHeartbeats locks heartbeats that were silent for longer than they may be and of which nobody was told, skipping
-// those that another replica has. The caller tells, and calls HeartbeatAnnounced.
-func (tx *Tx) MissedHeartbeats(ctx context.Context, every map[string]time.Duration, limit int) ([]MissedHeartbeat, error) {
-	names, seconds := []string{}, []float64{}
-	for name, d := range every {
-		names, seconds = append(names, name), append(seconds, d.Seconds())
+// those that another replica has. One whose incident was resolved by a person counts as told for a while. The caller tells,
+// and calls HeartbeatAnnounced.
+func (tx *Tx) MissedHeartbeats(ctx context.Context, watched []WatchedHeartbeat, again time.Duration, limit int) ([]MissedHeartbeat, error) {
+	p := query.LockMissedHeartbeatsParams{Again: again, Most: int32(min(limit, 10_000))} //nolint:gosec // bounded on this line
+	for _, w := range watched {
+		p.Names, p.Keys, p.Seconds = append(p.Names, w.Name), append(p.Keys, w.Key), append(p.Seconds, w.Every.Seconds())
 	}
-	rows, err := tx.q.LockMissedHeartbeats(ctx, names, seconds, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+	rows, err := tx.q.LockMissedHeartbeats(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
@@ -17,8 +16,9 @@ import (
 
 // Tx is a transaction of someone who is not a worker: intake, scheduler, a person's decision. The order of its locks is
 // always the same: the incident first, then its deliveries by id, then attempts; batches lock by id too.
+//
+// What has no answer is sent with what has one, see pipe: an error of it may come from a later call, or from the commit.
 type Tx struct {
-	tx    pgx.Tx
 	q     *query.Queries
 	now   time.Time
 	ended []Ended
@@ -35,6 +35,7 @@ type Ended struct {
 	Notifier, Target string
 	State            delivery.State
 	Reason, Sentence string
+	Attempts         int
 }
 
 // OnEnded sets who is told of each delivery that a transaction of [Store.InTx] has ended, after its commit. It is called
@@ -48,8 +49,8 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	for range txTries {
 		var ended []Ended
 		told := false
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			t := &Tx{tx: tx, q: s.q.WithTx(tx)}
+		err = s.inPipe(ctx, func(p *pipe) error {
+			t := &Tx{q: query.New(p)}
 			var err error
 			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
 				return err
@@ -126,19 +127,29 @@ func (tx *Tx) Alert(ctx context.Context, incidentID uuid.UUID, fingerprint strin
 	return a, true, err
 }
 
-// Alerts are the alerts of an incident, firing first, newest first.
+// Alerts are the first alerts of an incident, firing first, newest first.
 func (tx *Tx) Alerts(ctx context.Context, incidentID uuid.UUID, limit int) ([]Alert, error) {
 	rows, err := tx.q.AlertsOfIncident(ctx, incidentID, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Alert, len(rows))
-	for i, r := range rows {
-		if out[i], err = toAlert(r); err != nil {
-			return nil, err
-		}
+	return convert(rows, toAlert)
+}
+
+// flood is how many alerts an incident has of which a few are found by an index of their own. Fewer are read and sorted all,
+// which is faster.
+const flood = 500
+
+// ShownAlerts is Alerts for what is done with each further alert: its cost does not grow with those that there are.
+func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert, error) {
+	if inc.Firing+inc.Resolved <= flood {
+		return tx.Alerts(ctx, inc.ID, limit)
 	}
-	return out, nil
+	rows, err := tx.q.AlertsOfFlood(ctx, inc.ID, min(limit, 10_000))
+	if err != nil {
+		return nil, err
+	}
+	return convert(rows, toAlert)
 }
 
 // PutAlert writes an alert by incident and fingerprint; first and last seen are the database's clock.
@@ -219,7 +230,7 @@ func (tx *Tx) AddDeliveries(ctx context.Context, ds ...NewDelivery) error {
 			return fmt.Errorf("add %s to %s: %w", d.Kind, d.Notifier, err)
 		}
 		if d.Dead != nil {
-			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, d.Dead.State, d.Dead.Reason, d.Dead.Sentence})
+			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, d.Dead.State, d.Dead.Reason, d.Dead.Sentence, 0})
 		}
 	}
 	return nil
@@ -240,7 +251,7 @@ func (tx *Tx) Apply(ctx context.Context, steps ...delivery.Step) error {
 	}
 	for _, st := range steps {
 		if d, c := st.From(), st.Change(); st.Moves() && st.To().Settled() {
-			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, c.State, c.Reason, c.Sentence})
+			tx.ended = append(tx.ended, Ended{d.ID, d.IncidentID, d.Kind, d.Notifier, d.Target, c.State, c.Reason, c.Sentence, d.Attempts})
 		}
 	}
 	return nil

@@ -87,6 +87,9 @@ type EscalationStep struct {
 	Due        time.Duration // when adding
 	DueAt      *time.Time    // when reading; nil: fired or withdrawn
 	State      string        // due, fired, withdrawn
+	Held       bool          // when reading: a silence holds its escalation
+	FiredAt    *time.Time    // when reading
+	Reason     string        // when reading: why it was withdrawn
 }
 
 // Content is what deliveries show.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -83,6 +84,9 @@ func (w *Worker) begin(batch []*job) {
 		if len(moved) > 0 {
 			// Something was noted between claim and begin, or the lease is gone, or the destination rests since a moment:
 			// look at the row anew.
+			for _, j := range moved {
+				w.outrun.note(j.ID)
+			}
 			go func() {
 				ctx, cancel := w.write()
 				defer cancel()
@@ -101,7 +105,7 @@ func (w *Worker) beginOnce(batch []*job) (map[uuid.UUID]store.Begun, error) {
 	defer cancel()
 	in := make([]store.Begun, len(batch))
 	for i, j := range batch {
-		in[i] = store.Begun{Delivery: j.Delivery, Attempt: j.attempt, Breaker: j.breaker}
+		in[i] = store.Begun{Delivery: j.Delivery, Attempt: j.attempt, Breaker: j.breaker, Raised: w.outrun.lately(j.ID)}
 	}
 	return w.o.Store.Begin(ctx, w.o.ID, in)
 }
@@ -120,23 +124,40 @@ func (w *Worker) trusted(batch []*job) []*job {
 	return kept
 }
 
-// known keeps the jobs whose notifier the file in force still knows: nothing is begun through one that a new file has
-// removed since. The others go back; another replica may know it, and in time they end.
+// known keeps the jobs whose notifier is what it was when they were prepared: nothing is begun through one that a new file has
+// removed since, or with credentials that it has replaced. The others go back: what has changed is prepared anew at once; what
+// is gone another replica may know, and in time it ends.
 func (w *Worker) known(batch []*job) []*job {
 	f := w.o.File()
-	var gone []*job
+	var gone, changed []*job
 	kept := batch[:0]
 	for _, j := range batch {
-		if _, ok := f.Notifiers[j.Notifier]; ok {
-			kept = append(kept, j)
-		} else {
+		switch _, ok := f.Notifiers[j.Notifier]; {
+		case !ok:
 			gone = append(gone, j)
+		case !w.current(j):
+			changed = append(changed, j)
+		default:
+			kept = append(kept, j)
 		}
 	}
 	if len(gone) > 0 {
 		go w.giveBack(gone, f.Worker.Poll, "")
 	}
+	if len(changed) > 0 {
+		go w.giveBack(changed, 0, "")
+	}
 	return kept
+}
+
+// current says that a job's notifier is in the file in force as it is in the file that the job was claimed under.
+func (w *Worker) current(j *job) bool {
+	f := w.o.File()
+	if f == j.file {
+		return true
+	}
+	n, ok := f.Notifiers[j.Notifier]
+	return ok && reflect.DeepEqual(n, j.file.Notifiers[j.Notifier])
 }
 
 // trust says that the lease's remainder, measured by this machine's monotonic clock from before the claim was asked
@@ -159,6 +180,8 @@ func (w *Worker) do(j *job) (r delivery.Result) {
 	case w.calls.Err() != nil:
 		j.closedBy = "shutdown"
 		return delivery.Result{Outcome: delivery.OutcomeFailed, Evidence: delivery.NotCalled, Reason: "shutdown", Error: "the replica stopped before the call"}
+	case !w.current(j): // while the attempt was recorded
+		return delivery.Result{Outcome: delivery.OutcomeFailed, Evidence: delivery.NotCalled, Reason: "reload", Error: "a new file came into force before the call"}
 	case !j.trust():
 		return delivery.Result{Outcome: delivery.OutcomeFailed, Evidence: delivery.NotCalled, Reason: "timeout", Error: "the lease's remainder is shorter than the call's timeout"}
 	}

@@ -21,6 +21,7 @@ type job struct {
 	store.Claimed
 	asked    time.Time // before the claim was asked for: what the local trust in the lease is measured from
 	lease    time.Duration
+	file     *config.File // that it was claimed under
 	notifier config.Notifier
 	provider provider.Provider
 	env      delivery.Env
@@ -94,7 +95,7 @@ func (w *Worker) claim(f *config.File, lanes []store.Lane) (int, error) {
 	for _, r := range rows {
 		w.jobs.Add(1)
 		w.places.take(r.Notifier)
-		batch = append(batch, &job{Claimed: r, asked: asked, lease: f.Worker.Lease, closedBy: "worker"})
+		batch = append(batch, &job{Claimed: r, asked: asked, lease: f.Worker.Lease, file: f, closedBy: "worker"})
 	}
 	go w.prepare(f, batch)
 	return len(rows), nil

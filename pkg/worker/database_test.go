@@ -162,11 +162,11 @@ func TestRestOfABatchFails(t *testing.T) {
 	s.exec("update delivery set version = version + 1 where id = $1", ids[2]) // something was noted on the last
 	others.open()
 	s.until("both are done", func() bool { now, _ := d.underway(); return now == 0 })
-	w.line.lose(lineFault{statement: "DeliveriesByID", times: 1})
+	w.line.lose(lineFault{statement: "LockDeliveriesByID", times: 1})
 	unlock()
 	s.settled()
 	w.stop() // would never end, or panic, were a job left twice
-	if w.line.met("DeliveriesByID") != 1 {
+	if w.line.met("LockDeliveriesByID") != 1 {
 		t.Fatal("the look at the moved row did not fail: the test is void")
 	}
 	if n := counted(t, w.metrics.Attempts.WithLabelValues("audit", "event", "sent")); n != 3 {

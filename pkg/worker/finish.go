@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -84,14 +85,26 @@ func (w *Worker) finishOnce(batch []*job) ([]*job, error) {
 		return batch, err
 	}
 	var moved []*job
-	var cards []delivery.Step
-	dead, soon := false, false
+	written := map[*job]delivery.Step{}
 	for i, j := range batch {
 		if !done[j.ID] {
 			moved = append(moved, j)
 			continue
 		}
-		s := in[i].Step
+		written[j] = in[i].Step
+	}
+	w.written(written)
+	if len(moved) == 0 {
+		return nil, nil
+	}
+	return w.moved(moved)
+}
+
+// written does what follows results that stand.
+func (w *Worker) written(steps map[*job]delivery.Step) {
+	var cards []delivery.Step
+	dead, soon := false, false
+	for j, s := range steps {
 		w.recorded(j, s)
 		dead = dead || s.To().Dead()
 		soon = soon || (s.To() == delivery.Pending && s.Change().Delay == 0)
@@ -107,38 +120,43 @@ func (w *Worker) finishOnce(batch []*job) ([]*job, error) {
 	if soon {
 		w.poke()
 	}
-	if len(moved) == 0 {
-		return nil, nil
-	}
-	return w.moved(moved)
 }
 
-// moved sorts rows that did not take their result: those still ours are decided again on what they say now; for the
-// others the lease is gone, and the answer is kept as late evidence.
+// moved sorts rows that did not take their result: those still ours are decided again on what they say now, under their locks;
+// for the others the lease is gone, and the answer is kept as late evidence. It returns what has neither, with the error.
 func (w *Worker) moved(jobs []*job) ([]*job, error) {
 	ctx, cancel := w.write()
 	defer cancel()
-	ids := make([]uuid.UUID, len(jobs))
+	ids, byID := make([]uuid.UUID, len(jobs)), map[uuid.UUID]*job{}
 	for i, j := range jobs {
-		ids[i] = j.ID
+		ids[i], byID[j.ID] = j.ID, j
 	}
-	rows, err := w.o.Store.Read(ctx, ids...)
+	done, err := w.o.Store.FinishAnew(ctx, w.o.ID, ids, func(d delivery.Delivery) (store.Finished, bool) {
+		j := byID[d.ID]
+		if d.Token != j.Token || d.OpenAttempt != j.attempt.ID {
+			return store.Finished{}, false
+		}
+		j.Delivery = d
+		return j.finished(), true
+	})
 	if err != nil {
 		return jobs, err
 	}
-	var again []*job
+	written := map[*job]delivery.Step{}
+	for id, f := range done {
+		written[byID[id]] = f.Step
+	}
+	w.written(written)
 	for i, j := range jobs {
-		if r, ok := rows[j.ID]; ok && r.Token == j.Token && r.OpenAttempt == j.attempt.ID {
-			j.Delivery = r.Delivery
-			again = append(again, j)
+		if _, ok := written[j]; ok {
 			continue
 		}
 		if err := w.late(j); err != nil {
-			return append(again, jobs[i:]...), err
+			return slices.DeleteFunc(slices.Clone(jobs[i:]), func(j *job) bool { _, ok := written[j]; return ok }), err
 		}
 		w.leave(j)
 	}
-	return again, nil
+	return nil, nil
 }
 
 // late keeps an answer whose lease is gone. Nobody is alarmed: the history explains it.

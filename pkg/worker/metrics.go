@@ -115,7 +115,7 @@ func (w *Worker) settled(s delivery.Step) {
 	if s.To().Dead() {
 		d, c := s.From(), s.Change()
 		w.o.Log.Warn("delivery died", zap.String("delivery", d.ID.String()), zap.String("incident", d.IncidentID.String()), zap.String("kind", string(d.Kind)),
-			zap.String("notifier", d.Notifier), zap.String("target", d.Target), zap.String("state", string(c.State)), zap.String("reason", c.Reason), zap.String("sentence", c.Sentence))
+			zap.String("notifier", d.Notifier), zap.String("target", d.Target), zap.String("state", string(c.State)), zap.String("reason", c.Reason), zap.String("sentence", c.Sentence), zap.Int("attempts", d.Attempts))
 	}
 }
 

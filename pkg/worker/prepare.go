@@ -346,14 +346,13 @@ func (w *Worker) settle(steps []delivery.Step, jobs map[uuid.UUID]*job) {
 	}
 	var cards []delivery.Step
 	dead := false
+	if tries == 1 {
+		steps = w.settleAnew(batch, steps, done)
+	}
 	for _, s := range steps {
-		switch {
-		case done[s.From().ID]:
+		if done[s.From().ID] {
 			w.settled(s)
-		case tries == 1:
-			w.o.Metrics.Fenced.Inc()
-			continue
-		default: // an earlier try may have been written, and only its answer lost: what follows it does no harm
+		} else { // an earlier try may have been written, and only its answer lost: what follows it does no harm
 			done[s.From().ID] = true
 		}
 		dead = dead || s.To().Dead()
@@ -366,6 +365,50 @@ func (w *Worker) settle(steps []delivery.Step, jobs map[uuid.UUID]*job) {
 	}
 	w.unpark(cards)
 	w.unparkLate(steps, done)
+}
+
+// settleAnew decides again on rows that did not take their step, under their locks: what was noted there meanwhile may be no more than
+// a greater wish, and in a flood there is always one. What must be judged anew is given back, due at once. It returns the steps that
+// are written by now.
+func (w *Worker) settleAnew(batch []*job, steps []delivery.Step, done map[uuid.UUID]bool) []delivery.Step {
+	missed := map[uuid.UUID]delivery.Step{}
+	var ids []uuid.UUID
+	written := make([]delivery.Step, 0, len(steps))
+	for _, s := range steps {
+		if id := s.From().ID; done[id] {
+			written = append(written, s)
+		} else {
+			missed[id] = s
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return written
+	}
+	var anew map[uuid.UUID]delivery.Step
+	w.patiently("settling", batch, func(ctx context.Context) (err error) {
+		anew, err = w.o.Store.SettleAnew(ctx, ids, func(d delivery.Delivery) (delivery.Step, bool) {
+			s := missed[d.ID]
+			if d.Token != s.From().Token || d.OpenAttempt != uuid.Nil {
+				return delivery.Step{}, false // its new owner's
+			}
+			if on, ok := s.On(d); ok {
+				return on, true
+			}
+			return d.GiveBack(0, ""), true
+		})
+		return err
+	})
+	for _, id := range ids {
+		s, ok := anew[id]
+		if !ok {
+			w.o.Metrics.Fenced.Inc()
+			continue
+		}
+		done[id] = true
+		written = append(written, s)
+	}
+	return written
 }
 
 // unparkLate looks again at what was just parked: the card's first attempt may have been recorded while the row was
@@ -389,29 +432,21 @@ func (w *Worker) unparkLate(steps []delivery.Step, done map[uuid.UUID]bool) {
 	}
 }
 
-// giveBack returns jobs without an attempt, due after delay. It reads them first: what moved is not theirs any more.
+// giveBack returns jobs without an attempt, due after delay. It looks at them under their locks: what moved is not theirs any more.
 func (w *Worker) giveBack(batch []*job, delay time.Duration, reason string) {
 	defer func() {
 		for _, j := range batch {
 			w.leave(j)
 		}
 	}()
-	ids := make([]uuid.UUID, len(batch))
+	ids, tokens := make([]uuid.UUID, len(batch)), map[uuid.UUID]uuid.UUID{}
 	for i, j := range batch {
-		ids[i] = j.ID
+		ids[i], tokens[j.ID] = j.ID, j.Token
 	}
 	w.patiently("giving back", batch, func(ctx context.Context) error {
-		rows, err := w.o.Store.Read(ctx, ids...)
-		if err != nil {
-			return err
-		}
-		var steps []delivery.Step
-		for _, j := range batch {
-			if r, ok := rows[j.ID]; ok && r.Token == j.Token && r.OpenAttempt == uuid.Nil {
-				steps = append(steps, r.GiveBack(delay, reason))
-			}
-		}
-		_, err = w.o.Store.Settle(ctx, steps)
+		_, err := w.o.Store.SettleAnew(ctx, ids, func(d delivery.Delivery) (delivery.Step, bool) {
+			return d.GiveBack(delay, reason), d.Token == tokens[d.ID] && d.OpenAttempt == uuid.Nil
+		})
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -273,7 +274,8 @@ func (w *Worker) noteRests(ctx context.Context, batch []*job) error {
 
 // openBreaker keeps back all that goes through the account of a call that it was refused for.
 func (w *Worker) openBreaker(ctx context.Context, j *job, p store.Pause) error {
-	p.Key, p.Scope, p.Checksum, p.Destination = j.breaker, store.ScopeAccount, w.o.File().Checksum, ""
+	// The file is the one that the call was made under: a newer one has breakers of its own.
+	p.Key, p.Scope, p.Checksum, p.Destination = j.breaker, store.ScopeAccount, j.breaker[strings.LastIndexByte(j.breaker, '@')+1:], ""
 	opened, err := w.o.Store.OpenBreaker(ctx, p, breakerFirst)
 	if err == nil && opened {
 		w.o.Log.Error("the account of a notifier refuses all calls: nothing is sent through it until it is mended", zap.String("notifier", j.Notifier),

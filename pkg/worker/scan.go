@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/google/uuid"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
@@ -85,15 +86,20 @@ func (w *Worker) look(j *job) {
 	w.o.Metrics.Reconciled.WithLabelValues(result).Inc()
 	ctx, cancel := w.write()
 	defer cancel()
-	step := j.Looked(j.Now.Add(time.Since(j.asked)), l)
+	looked := func(d delivery.Delivery) (delivery.Step, bool) {
+		if d.Token != j.Token {
+			return delivery.Step{}, false
+		}
+		return d.Looked(j.Now.Add(time.Since(j.asked)), l), true
+	}
 	if l.Found.IsZero() {
 		w.patiently("noting a look-up", []*job{j}, func(ctx context.Context) error {
-			_, err := w.o.Store.Settle(ctx, []delivery.Step{step})
+			_, err := w.o.Store.SettleAnew(ctx, []uuid.UUID{j.ID}, looked)
 			return err
 		})
 		return
 	}
-	adopted, err := w.o.Store.Adopt(ctx, step, j.Doubt.Key, found)
+	step, adopted, err := w.o.Store.Adopt(ctx, j.ID, j.Doubt.Key, found, looked)
 	if err != nil {
 		// The lease runs out, and the next look-up finds the same.
 		w.o.Log.Warn("what a look-up found could not be written", zap.String("delivery", j.ID.String()), zap.Error(err))

@@ -182,7 +182,7 @@ func TestNothingIsCalledOnALeaseThatIsTooShort(t *testing.T) {
 }
 
 // Each attempt writes one line with stable keys, and moves the counters that were there at zero from the start.
-func TestOneLineAndOneCountPerAttempt(t *testing.T) {
+func TestOneLineAndOneCountPerAttempt(t *testing.T) { // B8
 	t.Parallel()
 	s := newSite(t, retries(hook("audit"), delivery.Retries{Capped: true, Count: 1, Delay: time.Millisecond, MaxDelay: time.Millisecond}))
 	s.desk("audit").says(always(refused))
@@ -224,8 +224,14 @@ func TestOneLineAndOneCountPerAttempt(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if first.logs.FilterMessage("delivery died").Len() != 1 {
-		t.Error("its death is not told in one line")
+	died := first.logs.FilterMessage("delivery died").All()
+	if len(died) != 1 {
+		t.Fatalf("its death is told in %d lines", len(died))
+	}
+	for k, want := range map[string]string{"delivery": id.String(), "state": "exhausted", "reason": "retries_used_up", "attempts": "2"} {
+		if got := fmt.Sprint(died[0].ContextMap()[k]); got != want {
+			t.Errorf("the line of its death has %s %s, not %s", k, got, want)
+		}
 	}
 }
 

@@ -59,6 +59,7 @@ type Worker struct {
 	rests  *rests
 	scans  *scans
 	mended sync.Map // breaker -> time.Time at which a probe said last that its account is well
+	outrun outrun
 	blind  sync.Map // notifier -> time.Time of the last look-up that a person must make possible
 
 	wake   chan struct{}

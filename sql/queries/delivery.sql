@@ -56,14 +56,14 @@ cross join lateral (
 
 -- name: Begin :many
 -- Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
--- version moved, or whose destination or account rests, or whose attempt another call of this statement opened already, is
--- left as it is; the last case answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
--- begun on: what was noted since must not slip by the finish.
+-- version moved (unless it may be raised, and nothing asks it to stop), or whose destination or account rests, or whose attempt
+-- another call of this statement opened already, is left as it is; the last case answers as if it were new, since a lost answer to
+-- COMMIT is normal. It answers with the version that the attempt was prepared on: what was noted since must not slip by the finish.
 with v as materialized (
   select unnest(@ids::uuid[]) as id, unnest(@tokens::uuid[]) as token, unnest(@versions::bigint[]) as version,
     unnest(@attempt_ids::uuid[]) as attempt_id, unnest(@effect_keys::text[]) as effect_key, unnest(@revisions::int[]) as revision,
     unnest(@operations::text[]) as operation, unnest(@addresses::text[]) as address, unnest(@forms::text[]) as form,
-    unnest(@queues::text[]) as queue, unnest(@accounts::text[]) as account
+    unnest(@queues::text[]) as queue, unnest(@accounts::text[]) as account, unnest(@raised::boolean[]) as raised
 ), locked as materialized (
   select d.ctid as tid, v.* from v join delivery d on d.id = any(array[v.id]) for update of d
 ), begun as (
@@ -74,7 +74,7 @@ with v as materialized (
     called_at = coalesce(d.called_at, clock_timestamp())
   from locked v
   where d.ctid = v.tid and d.lease_token = v.token and d.lease_until > clock_timestamp()
-    and (d.open_attempt is null and d.version = v.version
+    and (d.open_attempt is null and (d.version = v.version or v.raised and d.stop_state is null)
         and not exists (select from pause p where p.key = v.queue and p.until > clock_timestamp())
         and not exists (select from pause p where p.key = v.account and p.trial is distinct from v.id)
       or d.open_attempt = v.attempt_id)
@@ -186,10 +186,12 @@ select id, incident_id, content_id, kind, notifier, target, state, reason, effec
 from delivery where incident_id = @incident_id::uuid order by id for update;
 
 -- name: LockExpired :many
+-- An end stops creates only: what waits to be edited is left out here, or enough of it would stand before all others for good.
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
   open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where expires_at is not null and settled_at is null and expires_at <= now() and stop_state is null
+  and not (kind in ('card', 'page') and reference is not null)
 order by expires_at limit @most for update skip locked;
 
 -- name: AddDelivery :exec

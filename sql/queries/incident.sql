@@ -27,6 +27,10 @@ select * from alert where incident_id = @incident_id and fingerprint = @fingerpr
 -- name: AlertsOfIncident :many
 select * from alert where incident_id = @incident_id order by (status = 'firing') desc, starts_at desc, id desc limit @most;
 
+-- name: AlertsOfFlood :many
+-- The same for an incident with very many: those that are not asked for are not read.
+select * from alert where id = any(array(select shown_alerts(@incident_id, @most))) order by (status = 'firing') desc, starts_at desc, id desc;
+
 -- name: PutAlert :exec
 insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
 values (@id, @incident_id, @fingerprint, @topic, @criticality, @status, @title, @text, @labels, @links, @starts_at, @ends_at, @count, clock_timestamp(), clock_timestamp())

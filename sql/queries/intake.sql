@@ -24,7 +24,14 @@ on conflict (incident_id, fingerprint) do update set topic = excluded.topic, cri
   ends_at = excluded.ends_at, count = excluded.count, last_seen_at = excluded.last_seen_at;
 
 -- name: FiringCriticalities :many
-select distinct criticality from alert where incident_id = @incident_id and status = 'firing';
+-- A skip scan over the index alert_rank: as many steps as there are criticalities, however many alerts fire.
+with recursive ranks as (
+  (select a.criticality from alert a where a.incident_id = @incident_id and a.status = 'firing' order by a.criticality limit 1)
+  union all
+  select (select a.criticality from alert a where a.incident_id = @incident_id and a.status = 'firing' and a.criticality > r.criticality order by a.criticality limit 1)
+  from ranks r where r.criticality is not null
+)
+select ranks.criticality::text as criticality from ranks where ranks.criticality is not null;
 
 -- name: LastAnnounced :one
 -- When an incident of a key was opened last that told somebody.

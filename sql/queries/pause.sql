@@ -86,10 +86,10 @@ select exists (select 1 from pause where scope = 'account' and account = @accoun
 -- Pages that are kept back longer than their bound and whose escalation has not gone on yet.
 select id, incident_id, step_id, target from delivery where overdue = 1 order by id limit @most;
 
--- name: PassOver :exec
+-- name: PassOver :many
 -- The escalation went on without these pages. What is written is no worker's business, so it may be on a leased row; a
 -- finish that overlaps decides again.
-update delivery set overdue = 2, version = version + 1 where id = @id and overdue = 1;
+update delivery set overdue = 2, version = version + 1 where id = @id and overdue = 1 returning notifier, reason, sentence;
 
 -- name: MovedChats :many
 select account, address, moved_to from moved_chat;

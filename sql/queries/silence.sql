@@ -10,6 +10,18 @@ returning *;
 update silence set starts_at = least(starts_at, clock_timestamp()), ends_at = clock_timestamp(), ended_by = @ended_by::text
 where id = @id and ends_at > clock_timestamp();
 
+-- name: AnySilence :one
+select (exists (select 1 from silence s where s.ends_at > now() and s.starts_at <= now())
+  or exists (select 1 from silenced_alert a where a.incident_id = @incident_id))::boolean as found;
+
+-- name: EditSilence :execrows
+-- One that is over stays over: what it kept back is sent.
+update silence set ends_at = coalesce(sqlc.narg(ends_at), ends_at), reason = coalesce(sqlc.narg(reason), reason), edited_at = clock_timestamp(), edited_by = @edited_by::text
+where id = @id and ends_at > clock_timestamp();
+
+-- name: LockSilence :one
+select * from silence where id = @id for update;
+
 -- name: ActiveSilences :many
 select * from silence where ends_at > now() and starts_at <= now() order by ends_at desc, id limit @most;
 
@@ -50,3 +62,34 @@ with h as (
   where a.incident_id = any(@ids::uuid[]) group by a.incident_id
 )
 select h.incident_id, h.alerts::bigint as alerts, s.id, s.author, s.reason, s.ends_at from h join silence s on s.id = h.silence_id;
+
+-- name: RestAlerts :exec
+-- Alerts that wait for the hours of a route.
+insert into resting_alert (incident_id, fingerprint, opens_at)
+select @incident_id, unnest(@fingerprints::text[]), unnest(@opens_ats::timestamptz[])
+on conflict (incident_id, fingerprint) do update set opens_at = excluded.opens_at;
+
+-- name: RestingAlerts :many
+-- Those of an incident whose hours have begun.
+select fingerprint from resting_alert where incident_id = @incident_id and opens_at <= now() order by fingerprint;
+
+-- name: ForgetResting :exec
+delete from resting_alert where incident_id = @incident_id and fingerprint = any(@fingerprints::text[]);
+
+-- name: OpenedHours :many
+-- Incidents with alerts that hours have begun for: due earlier than now, however long ago.
+select distinct incident_id from resting_alert where opens_at <= now() order by incident_id limit @most;
+
+-- name: RestAnew :exec
+-- Another file may have other hours: all are looked at again.
+update resting_alert set opens_at = clock_timestamp() where opens_at > clock_timestamp();
+
+-- name: KeepRouting :exec
+-- So many different answers of one incident are kept at most.
+insert into routing (incident_id, hash, at, file, topic, labels, body)
+select @incident_id, @hash, clock_timestamp(), @file, @topic, @labels, @body
+where (select count(*) from routing r where r.incident_id = @incident_id) < 100
+on conflict (incident_id, hash) do nothing;
+
+-- name: RoutingOf :many
+select * from routing where incident_id = @incident_id order by at, hash;

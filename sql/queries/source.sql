@@ -22,15 +22,17 @@ on conflict (name) do update set listed_at = clock_timestamp() where heartbeat.l
 delete from heartbeat where not name = any(@names::text[]) and listed_at < clock_timestamp() - @after::interval;
 
 -- name: LockMissedHeartbeats :many
--- Heartbeats that did not call in time and of which nobody was told. Seconds, since there is no array of intervals to pass.
+-- Heartbeats that did not call in time and of which nobody was told, or only an incident that a person has resolved meanwhile, a
+-- while ago. Seconds, since there is no array of intervals to pass.
 select h.name, greatest(h.called_at, h.since)::timestamptz as last_at, (h.called_at is not null)::boolean as called
 from heartbeat h
-join (select unnest(@names::text[]) as name, unnest(@seconds::double precision[]) as every) f on f.name = h.name
-where h.missed_at is null and greatest(h.called_at, h.since) + make_interval(secs => f.every) < clock_timestamp()
+join (select unnest(@names::text[]) as name, unnest(@keys::text[]) as key, unnest(@seconds::double precision[]) as every) f on f.name = h.name
+where greatest(h.called_at, h.since) + make_interval(secs => f.every) < clock_timestamp() and (h.missed_at is null or not exists (
+  select 1 from incident i where i.key = f.key and (i.state <> 'resolved' or i.resolved_at > clock_timestamp() - @again::interval)))
 order by h.name limit @most for update of h skip locked;
 
 -- name: HeartbeatAnnounced :exec
-update heartbeat set missed_at = clock_timestamp() where name = @name;
+update heartbeat set missed_at = coalesce(missed_at, clock_timestamp()) where name = @name;
 
 -- name: LockHeartbeat :many
 select missed_at from heartbeat where name = @name for update;

@@ -187,9 +187,9 @@ with v as materialized (
   select unnest($1::uuid[]) as id, unnest($2::uuid[]) as token, unnest($3::bigint[]) as version,
     unnest($4::uuid[]) as attempt_id, unnest($5::text[]) as effect_key, unnest($6::int[]) as revision,
     unnest($7::text[]) as operation, unnest($8::text[]) as address, unnest($9::text[]) as form,
-    unnest($10::text[]) as queue, unnest($11::text[]) as account
+    unnest($10::text[]) as queue, unnest($11::text[]) as account, unnest($12::boolean[]) as raised
 ), locked as materialized (
-  select d.ctid as tid, v.id, v.token, v.version, v.attempt_id, v.effect_key, v.revision, v.operation, v.address, v.form, v.queue, v.account from v join delivery d on d.id = any(array[v.id]) for update of d
+  select d.ctid as tid, v.id, v.token, v.version, v.attempt_id, v.effect_key, v.revision, v.operation, v.address, v.form, v.queue, v.account, v.raised from v join delivery d on d.id = any(array[v.id]) for update of d
 ), begun as (
   update delivery d set
     attempts = d.attempts + (d.open_attempt is null)::int,
@@ -198,14 +198,14 @@ with v as materialized (
     called_at = coalesce(d.called_at, clock_timestamp())
   from locked v
   where d.ctid = v.tid and d.lease_token = v.token and d.lease_until > clock_timestamp()
-    and (d.open_attempt is null and d.version = v.version
+    and (d.open_attempt is null and (d.version = v.version or v.raised and d.stop_state is null)
         and not exists (select from pause p where p.key = v.queue and p.until > clock_timestamp())
         and not exists (select from pause p where p.key = v.account and p.trial is distinct from v.id)
       or d.open_attempt = v.attempt_id)
   returning d.id, d.attempts, (v.version + 1)::bigint as version, d.effect, d.lease_token, d.created_at, v.attempt_id, v.effect_key, v.revision, v.operation, v.address, v.form
 ), recorded as (
   insert into attempt (id, delivery_id, number, effect, effect_key, revision, operation, address, form, worker, lease_token, started_at)
-  select b.attempt_id, b.id, b.attempts, b.effect, b.effect_key, b.revision, b.operation, b.address, b.form, $12, b.lease_token, clock_timestamp()
+  select b.attempt_id, b.id, b.attempts, b.effect, b.effect_key, b.revision, b.operation, b.address, b.form, $13, b.lease_token, clock_timestamp()
   from begun b
   on conflict (id) do nothing
   returning id
@@ -225,6 +225,7 @@ type BeginParams struct {
 	Forms      []string
 	Queues     []string
 	Accounts   []string
+	Raised     []bool
 	Worker     string
 }
 
@@ -241,9 +242,9 @@ type BeginRow struct {
 // is what `= v.id` means and leaves the planner no other way. By `= v.id` it may as well walk the whole index for its order,
 // which costs the same as long as statistics call the table empty, and ruins the burst after.
 // Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
-// version moved, or whose destination or account rests, or whose attempt another call of this statement opened already, is
-// left as it is; the last case answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
-// begun on: what was noted since must not slip by the finish.
+// version moved (unless it may be raised, and nothing asks it to stop), or whose destination or account rests, or whose attempt
+// another call of this statement opened already, is left as it is; the last case answers as if it were new, since a lost answer to
+// COMMIT is normal. It answers with the version that the attempt was prepared on: what was noted since must not slip by the finish.
 func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error) {
 	rows, err := q.db.Query(ctx, begin,
 		arg.Ids,
@@ -257,6 +258,7 @@ func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error
 		arg.Forms,
 		arg.Queues,
 		arg.Accounts,
+		arg.Raised,
 		arg.Worker,
 	)
 	if err != nil {
@@ -969,6 +971,7 @@ select id, incident_id, content_id, kind, notifier, target, state, reason, effec
   open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where expires_at is not null and settled_at is null and expires_at <= now() and stop_state is null
+  and not (kind in ('card', 'page') and reference is not null)
 order by expires_at limit $1 for update skip locked
 `
 
@@ -1006,6 +1009,7 @@ type LockExpiredRow struct {
 	WasDue      *time.Time
 }
 
+// An end stops creates only: what waits to be edited is left out here, or enough of it would stand before all others for good.
 func (q *Queries) LockExpired(ctx context.Context, most int32) ([]LockExpiredRow, error) {
 	rows, err := q.db.Query(ctx, lockExpired, most)
 	if err != nil {

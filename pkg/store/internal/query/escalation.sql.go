@@ -52,9 +52,10 @@ func (q *Queries) BringForward(ctx context.Context, id uuid.UUID) (int64, error)
 }
 
 const dueSteps = `-- name: DueSteps :many
-select id, incident_id, name, round, step, due_at, state, reason, fired_at from escalation where due_at <= now() order by due_at limit $1
+select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at from escalation where due_at <= now() and held_at is null order by due_at limit $1
 `
 
+// But for those of an escalation that a silence holds.
 func (q *Queries) DueSteps(ctx context.Context, most int32) ([]Escalation, error) {
 	rows, err := q.db.Query(ctx, dueSteps, most)
 	if err != nil {
@@ -74,6 +75,7 @@ func (q *Queries) DueSteps(ctx context.Context, most int32) ([]Escalation, error
 			&i.State,
 			&i.Reason,
 			&i.FiredAt,
+			&i.HeldAt,
 		); err != nil {
 			return nil, err
 		}
@@ -86,7 +88,7 @@ func (q *Queries) DueSteps(ctx context.Context, most int32) ([]Escalation, error
 }
 
 const earliestStep = `-- name: EarliestStep :one
-select coalesce(min(due_at), now() + interval '1 day')::timestamptz as due_at, now()::timestamptz as now from escalation where due_at is not null
+select coalesce(min(due_at), now() + interval '1 day')::timestamptz as due_at, now()::timestamptz as now from escalation where due_at is not null and held_at is null
 `
 
 type EarliestStepRow struct {
@@ -113,8 +115,70 @@ func (q *Queries) FireStep(ctx context.Context, id uuid.UUID) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const holdSteps = `-- name: HoldSteps :execrows
+update escalation set held_at = clock_timestamp() where incident_id = $1 and state = 'due' and held_at is null
+`
+
+// The escalation stands still from now on.
+func (q *Queries) HoldSteps(ctx context.Context, incidentID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, holdSteps, incidentID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const readSteps = `-- name: ReadSteps :many
+select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at from escalation where incident_id = $1 order by name, round, id
+`
+
+// Without a lock, in order.
+func (q *Queries) ReadSteps(ctx context.Context, incidentID uuid.UUID) ([]Escalation, error) {
+	rows, err := q.db.Query(ctx, readSteps, incidentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Escalation
+	for rows.Next() {
+		var i Escalation
+		if err := rows.Scan(
+			&i.ID,
+			&i.IncidentID,
+			&i.Name,
+			&i.Round,
+			&i.Step,
+			&i.DueAt,
+			&i.State,
+			&i.Reason,
+			&i.FiredAt,
+			&i.HeldAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const releaseSteps = `-- name: ReleaseSteps :execrows
+update escalation set due_at = due_at + (clock_timestamp() - held_at), held_at = null where incident_id = $1 and state = 'due' and held_at is not null
+`
+
+// It goes on: each step comes as much later as it stood still. One that was due by then is due now.
+func (q *Queries) ReleaseSteps(ctx context.Context, incidentID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, releaseSteps, incidentID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const stepsOf = `-- name: StepsOf :many
-select id, incident_id, name, round, step, due_at, state, reason, fired_at from escalation where incident_id = $1 order by id for update
+select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at from escalation where incident_id = $1 order by id for update
 `
 
 func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalation, error) {
@@ -136,6 +200,7 @@ func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalati
 			&i.State,
 			&i.Reason,
 			&i.FiredAt,
+			&i.HeldAt,
 		); err != nil {
 			return nil, err
 		}
@@ -147,14 +212,11 @@ func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalati
 	return items, nil
 }
 
-const withdrawSteps = `-- name: WithdrawSteps :execrows
-update escalation set state = 'withdrawn', due_at = null, reason = $1 where incident_id = $2 and state = 'due'
+const withdrawSteps = `-- name: WithdrawSteps :exec
+update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = $1 where incident_id = $2 and state = 'due'
 `
 
-func (q *Queries) WithdrawSteps(ctx context.Context, reason string, incidentID uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, withdrawSteps, reason, incidentID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) WithdrawSteps(ctx context.Context, reason string, incidentID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, withdrawSteps, reason, incidentID)
+	return err
 }

@@ -36,6 +36,47 @@ func (q *Queries) AddTimeline(ctx context.Context, arg AddTimelineParams) error 
 	return err
 }
 
+const alertsOfFlood = `-- name: AlertsOfFlood :many
+select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where id = any(array(select shown_alerts($1, $2))) order by (status = 'firing') desc, starts_at desc, id desc
+`
+
+// The same for an incident with very many: those that are not asked for are not read.
+func (q *Queries) AlertsOfFlood(ctx context.Context, incidentID uuid.UUID, most int) ([]Alert, error) {
+	rows, err := q.db.Query(ctx, alertsOfFlood, incidentID, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Alert
+	for rows.Next() {
+		var i Alert
+		if err := rows.Scan(
+			&i.ID,
+			&i.IncidentID,
+			&i.Fingerprint,
+			&i.Topic,
+			&i.Criticality,
+			&i.Status,
+			&i.Title,
+			&i.Text,
+			&i.Labels,
+			&i.Links,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.Count,
+			&i.FirstSeenAt,
+			&i.LastSeenAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const alertsOfIncident = `-- name: AlertsOfIncident :many
 select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where incident_id = $1 order by (status = 'firing') desc, starts_at desc, id desc limit $2
 `

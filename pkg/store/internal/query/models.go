@@ -160,6 +160,7 @@ type Escalation struct {
 	State      string
 	Reason     string
 	FiredAt    *time.Time
+	HeldAt     *time.Time
 }
 
 type Heartbeat struct {
@@ -250,6 +251,16 @@ type Receiver struct {
 	SeenAt   time.Time
 }
 
+type Routing struct {
+	IncidentID uuid.UUID
+	Hash       string
+	At         time.Time
+	File       string
+	Topic      string
+	Labels     json.RawMessage
+	Body       json.RawMessage
+}
+
 type ScheduleOverride struct {
 	ID        uuid.UUID
 	CreatedAt time.Time
@@ -275,6 +286,8 @@ type Silence struct {
 	Reason    string
 	Author    string
 	EndedBy   *string
+	EditedAt  *time.Time
+	EditedBy  *string
 }
 
 type Timeline struct {

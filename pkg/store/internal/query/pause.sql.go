@@ -223,15 +223,36 @@ func (q *Queries) OverduePages(ctx context.Context, most int32) ([]OverduePagesR
 	return items, nil
 }
 
-const passOver = `-- name: PassOver :exec
-update delivery set overdue = 2, version = version + 1 where id = $1 and overdue = 1
+const passOver = `-- name: PassOver :many
+update delivery set overdue = 2, version = version + 1 where id = $1 and overdue = 1 returning notifier, reason, sentence
 `
+
+type PassOverRow struct {
+	Notifier string
+	Reason   string
+	Sentence string
+}
 
 // The escalation went on without these pages. What is written is no worker's business, so it may be on a leased row; a
 // finish that overlaps decides again.
-func (q *Queries) PassOver(ctx context.Context, id uuid.UUID) error {
-	_, err := q.db.Exec(ctx, passOver, id)
-	return err
+func (q *Queries) PassOver(ctx context.Context, id uuid.UUID) ([]PassOverRow, error) {
+	rows, err := q.db.Query(ctx, passOver, id)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PassOverRow
+	for rows.Next() {
+		var i PassOverRow
+		if err := rows.Scan(&i.Notifier, &i.Reason, &i.Sentence); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const pauses = `-- name: Pauses :many

@@ -7,13 +7,14 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
 )
 
 const activeSilences = `-- name: ActiveSilences :many
-select id, created_at, match, matchers, starts_at, ends_at, reason, author, ended_by from silence where ends_at > now() and starts_at <= now() order by ends_at desc, id limit $1
+select id, created_at, match, matchers, starts_at, ends_at, reason, author, ended_by, edited_at, edited_by from silence where ends_at > now() and starts_at <= now() order by ends_at desc, id limit $1
 `
 
 func (q *Queries) ActiveSilences(ctx context.Context, most int32) ([]Silence, error) {
@@ -35,6 +36,8 @@ func (q *Queries) ActiveSilences(ctx context.Context, most int32) ([]Silence, er
 			&i.Reason,
 			&i.Author,
 			&i.EndedBy,
+			&i.EditedAt,
+			&i.EditedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -50,7 +53,7 @@ const addSilence = `-- name: AddSilence :one
 
 insert into silence (id, created_at, match, matchers, starts_at, ends_at, reason, author)
 values ($1, clock_timestamp(), $2, $3::text[], $4, $5, $6, $7)
-returning id, created_at, match, matchers, starts_at, ends_at, reason, author, ended_by
+returning id, created_at, match, matchers, starts_at, ends_at, reason, author, ended_by, edited_at, edited_by
 `
 
 type AddSilenceParams struct {
@@ -85,8 +88,48 @@ func (q *Queries) AddSilence(ctx context.Context, arg AddSilenceParams) (Silence
 		&i.Reason,
 		&i.Author,
 		&i.EndedBy,
+		&i.EditedAt,
+		&i.EditedBy,
 	)
 	return i, err
+}
+
+const anySilence = `-- name: AnySilence :one
+select (exists (select 1 from silence s where s.ends_at > now() and s.starts_at <= now())
+  or exists (select 1 from silenced_alert a where a.incident_id = $1))::boolean as found
+`
+
+func (q *Queries) AnySilence(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, anySilence, incidentID)
+	var found bool
+	err := row.Scan(&found)
+	return found, err
+}
+
+const editSilence = `-- name: EditSilence :execrows
+update silence set ends_at = coalesce($1, ends_at), reason = coalesce($2, reason), edited_at = clock_timestamp(), edited_by = $3::text
+where id = $4 and ends_at > clock_timestamp()
+`
+
+type EditSilenceParams struct {
+	EndsAt   *time.Time
+	Reason   *string
+	EditedBy string
+	ID       uuid.UUID
+}
+
+// One that is over stays over: what it kept back is sent.
+func (q *Queries) EditSilence(ctx context.Context, arg EditSilenceParams) (int64, error) {
+	result, err := q.db.Exec(ctx, editSilence,
+		arg.EndsAt,
+		arg.Reason,
+		arg.EditedBy,
+		arg.ID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const endSilence = `-- name: EndSilence :execrows
@@ -103,6 +146,15 @@ func (q *Queries) EndSilence(ctx context.Context, endedBy string, iD uuid.UUID) 
 	return result.RowsAffected(), nil
 }
 
+const forgetResting = `-- name: ForgetResting :exec
+delete from resting_alert where incident_id = $1 and fingerprint = any($2::text[])
+`
+
+func (q *Queries) ForgetResting(ctx context.Context, incidentID uuid.UUID, fingerprints []string) error {
+	_, err := q.db.Exec(ctx, forgetResting, incidentID, fingerprints)
+	return err
+}
+
 const forgetSilenced = `-- name: ForgetSilenced :exec
 delete from silenced_alert where incident_id = $1 and fingerprint = any($2::text[])
 `
@@ -112,8 +164,85 @@ func (q *Queries) ForgetSilenced(ctx context.Context, incidentID uuid.UUID, fing
 	return err
 }
 
+const keepRouting = `-- name: KeepRouting :exec
+insert into routing (incident_id, hash, at, file, topic, labels, body)
+select $1, $2, clock_timestamp(), $3, $4, $5, $6
+where (select count(*) from routing r where r.incident_id = $1) < 100
+on conflict (incident_id, hash) do nothing
+`
+
+type KeepRoutingParams struct {
+	IncidentID uuid.UUID
+	Hash       string
+	File       string
+	Topic      string
+	Labels     json.RawMessage
+	Body       json.RawMessage
+}
+
+// So many different answers of one incident are kept at most.
+func (q *Queries) KeepRouting(ctx context.Context, arg KeepRoutingParams) error {
+	_, err := q.db.Exec(ctx, keepRouting,
+		arg.IncidentID,
+		arg.Hash,
+		arg.File,
+		arg.Topic,
+		arg.Labels,
+		arg.Body,
+	)
+	return err
+}
+
+const lockSilence = `-- name: LockSilence :one
+select id, created_at, match, matchers, starts_at, ends_at, reason, author, ended_by, edited_at, edited_by from silence where id = $1 for update
+`
+
+func (q *Queries) LockSilence(ctx context.Context, id uuid.UUID) (Silence, error) {
+	row := q.db.QueryRow(ctx, lockSilence, id)
+	var i Silence
+	err := row.Scan(
+		&i.ID,
+		&i.CreatedAt,
+		&i.Match,
+		&i.Matchers,
+		&i.StartsAt,
+		&i.EndsAt,
+		&i.Reason,
+		&i.Author,
+		&i.EndedBy,
+		&i.EditedAt,
+		&i.EditedBy,
+	)
+	return i, err
+}
+
+const openedHours = `-- name: OpenedHours :many
+select distinct incident_id from resting_alert where opens_at <= now() order by incident_id limit $1
+`
+
+// Incidents with alerts that hours have begun for: due earlier than now, however long ago.
+func (q *Queries) OpenedHours(ctx context.Context, most int32) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, openedHours, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var incident_id uuid.UUID
+		if err := rows.Scan(&incident_id); err != nil {
+			return nil, err
+		}
+		items = append(items, incident_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pageSilences = `-- name: PageSilences :many
-select silence.id, silence.created_at, silence.match, silence.matchers, silence.starts_at, silence.ends_at, silence.reason, silence.author, silence.ended_by, clock_timestamp()::timestamptz as now, (select count(*) from silenced_alert a where a.silence_id = silence.id)::bigint as alerts
+select silence.id, silence.created_at, silence.match, silence.matchers, silence.starts_at, silence.ends_at, silence.reason, silence.author, silence.ended_by, silence.edited_at, silence.edited_by, clock_timestamp()::timestamptz as now, (select count(*) from silenced_alert a where a.silence_id = silence.id)::bigint as alerts
 from silence where silence.id < $1 and ($2::boolean or silence.ends_at > clock_timestamp()) order by silence.id desc limit $3
 `
 
@@ -142,6 +271,8 @@ func (q *Queries) PageSilences(ctx context.Context, before uuid.UUID, ended bool
 			&i.Silence.Reason,
 			&i.Silence.Author,
 			&i.Silence.EndedBy,
+			&i.Silence.EditedAt,
+			&i.Silence.EditedBy,
 			&i.Now,
 			&i.Alerts,
 		); err != nil {
@@ -156,7 +287,7 @@ func (q *Queries) PageSilences(ctx context.Context, before uuid.UUID, ended bool
 }
 
 const readSilence = `-- name: ReadSilence :one
-select silence.id, silence.created_at, silence.match, silence.matchers, silence.starts_at, silence.ends_at, silence.reason, silence.author, silence.ended_by, clock_timestamp()::timestamptz as now, (select count(*) from silenced_alert a where a.silence_id = silence.id)::bigint as alerts
+select silence.id, silence.created_at, silence.match, silence.matchers, silence.starts_at, silence.ends_at, silence.reason, silence.author, silence.ended_by, silence.edited_at, silence.edited_by, clock_timestamp()::timestamptz as now, (select count(*) from silenced_alert a where a.silence_id = silence.id)::bigint as alerts
 from silence where silence.id = $1
 `
 
@@ -179,10 +310,91 @@ func (q *Queries) ReadSilence(ctx context.Context, id uuid.UUID) (ReadSilenceRow
 		&i.Silence.Reason,
 		&i.Silence.Author,
 		&i.Silence.EndedBy,
+		&i.Silence.EditedAt,
+		&i.Silence.EditedBy,
 		&i.Now,
 		&i.Alerts,
 	)
 	return i, err
+}
+
+const restAlerts = `-- name: RestAlerts :exec
+insert into resting_alert (incident_id, fingerprint, opens_at)
+select $1, unnest($2::text[]), unnest($3::timestamptz[])
+on conflict (incident_id, fingerprint) do update set opens_at = excluded.opens_at
+`
+
+// Alerts that wait for the hours of a route.
+func (q *Queries) RestAlerts(ctx context.Context, incidentID uuid.UUID, fingerprints []string, opensAts []time.Time) error {
+	_, err := q.db.Exec(ctx, restAlerts, incidentID, fingerprints, opensAts)
+	return err
+}
+
+const restAnew = `-- name: RestAnew :exec
+update resting_alert set opens_at = clock_timestamp() where opens_at > clock_timestamp()
+`
+
+// Another file may have other hours: all are looked at again.
+func (q *Queries) RestAnew(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, restAnew)
+	return err
+}
+
+const restingAlerts = `-- name: RestingAlerts :many
+select fingerprint from resting_alert where incident_id = $1 and opens_at <= now() order by fingerprint
+`
+
+// Those of an incident whose hours have begun.
+func (q *Queries) RestingAlerts(ctx context.Context, incidentID uuid.UUID) ([]string, error) {
+	rows, err := q.db.Query(ctx, restingAlerts, incidentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var fingerprint string
+		if err := rows.Scan(&fingerprint); err != nil {
+			return nil, err
+		}
+		items = append(items, fingerprint)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const routingOf = `-- name: RoutingOf :many
+select incident_id, hash, at, file, topic, labels, body from routing where incident_id = $1 order by at, hash
+`
+
+func (q *Queries) RoutingOf(ctx context.Context, incidentID uuid.UUID) ([]Routing, error) {
+	rows, err := q.db.Query(ctx, routingOf, incidentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Routing
+	for rows.Next() {
+		var i Routing
+		if err := rows.Scan(
+			&i.IncidentID,
+			&i.Hash,
+			&i.At,
+			&i.File,
+			&i.Topic,
+			&i.Labels,
+			&i.Body,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const silenceAlert = `-- name: SilenceAlert :exec
@@ -298,7 +510,7 @@ func (q *Queries) SilencedIncidents(ctx context.Context, ids []uuid.UUID) ([]Sil
 }
 
 const silencesBetween = `-- name: SilencesBetween :many
-select id, created_at, match, matchers, starts_at, ends_at, reason, author, ended_by from silence where ends_at > $1 and starts_at <= $2 order by ends_at desc, id limit $3
+select id, created_at, match, matchers, starts_at, ends_at, reason, author, ended_by, edited_at, edited_by from silence where ends_at > $1 and starts_at <= $2 order by ends_at desc, id limit $3
 `
 
 // Those that hold at some instant of a span.
@@ -321,6 +533,8 @@ func (q *Queries) SilencesBetween(ctx context.Context, since time.Time, until ti
 			&i.Reason,
 			&i.Author,
 			&i.EndedBy,
+			&i.EditedAt,
+			&i.EditedBy,
 		); err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ func (q *Queries) DropHeartbeats(ctx context.Context, names []string, after time
 }
 
 const heartbeatAnnounced = `-- name: HeartbeatAnnounced :exec
-update heartbeat set missed_at = clock_timestamp() where name = $1
+update heartbeat set missed_at = coalesce(missed_at, clock_timestamp()) where name = $1
 `
 
 func (q *Queries) HeartbeatAnnounced(ctx context.Context, name string) error {
@@ -188,10 +188,19 @@ func (q *Queries) LockHeartbeat(ctx context.Context, name string) ([]*time.Time,
 const lockMissedHeartbeats = `-- name: LockMissedHeartbeats :many
 select h.name, greatest(h.called_at, h.since)::timestamptz as last_at, (h.called_at is not null)::boolean as called
 from heartbeat h
-join (select unnest($1::text[]) as name, unnest($2::double precision[]) as every) f on f.name = h.name
-where h.missed_at is null and greatest(h.called_at, h.since) + make_interval(secs => f.every) < clock_timestamp()
-order by h.name limit $3 for update of h skip locked
+join (select unnest($1::text[]) as name, unnest($2::text[]) as key, unnest($3::double precision[]) as every) f on f.name = h.name
+where greatest(h.called_at, h.since) + make_interval(secs => f.every) < clock_timestamp() and (h.missed_at is null or not exists (
+  select 1 from incident i where i.key = f.key and (i.state <> 'resolved' or i.resolved_at > clock_timestamp() - $4::interval)))
+order by h.name limit $5 for update of h skip locked
 `
+
+type LockMissedHeartbeatsParams struct {
+	Names   []string
+	Keys    []string
+	Seconds []float64
+	Again   time.Duration
+	Most    int32
+}
 
 type LockMissedHeartbeatsRow struct {
 	Name   string
@@ -199,9 +208,16 @@ type LockMissedHeartbeatsRow struct {
 	Called bool
 }
 
-// Heartbeats that did not call in time and of which nobody was told. Seconds, since there is no array of intervals to pass.
-func (q *Queries) LockMissedHeartbeats(ctx context.Context, names []string, seconds []float64, most int32) ([]LockMissedHeartbeatsRow, error) {
-	rows, err := q.db.Query(ctx, lockMissedHeartbeats, names, seconds, most)
+// Heartbeats that did not call in time and of which nobody was told, or only an incident that a person has resolved meanwhile, a
+// while ago. Seconds, since there is no array of intervals to pass.
+func (q *Queries) LockMissedHeartbeats(ctx context.Context, arg LockMissedHeartbeatsParams) ([]LockMissedHeartbeatsRow, error) {
+	rows, err := q.db.Query(ctx, lockMissedHeartbeats,
+		arg.Names,
+		arg.Keys,
+		arg.Seconds,
+		arg.Again,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}

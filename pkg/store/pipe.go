@@ -1,0 +1,173 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
+)
+
+// pipe is a transaction in which what nobody waits for travels with what somebody does. Statements without an answer
+// (`:exec` in sql/queries) are kept until the next one that has an answer, or the commit, and go to the database together
+// with it, in their order: an accepted alert writes to six tables, and a way there and back for each would be most of what
+// it costs. An error of a kept statement is told by whatever took it along; the commit is sent only after all of them
+// were answered.
+type pipe struct {
+	conn    *pgxpool.Conn
+	waiting *pgx.Batch
+}
+
+// inPipe runs fn in a transaction of the general pool, as [pgx.BeginFunc] would.
+func (s *Store) inPipe(ctx context.Context, fn func(p *pipe) error) (err error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	// A connection whose transaction is not over is not given to anybody else, but closed.
+	defer conn.Release()
+	p := &pipe{conn: conn, waiting: &pgx.Batch{}}
+	p.waiting.Queue("begin")
+	over := false
+	defer func() {
+		if !over && conn.Conn().PgConn().TxStatus() != 'I' {
+			_, _ = conn.Exec(ctx, "rollback")
+		}
+	}()
+	if err := fn(p); err != nil {
+		return err
+	}
+	if err := p.flush(ctx); err != nil {
+		return err
+	}
+	over = true // whatever the answer is
+	tag, err := conn.Exec(ctx, "commit")
+	if err == nil && tag.String() == "ROLLBACK" {
+		return pgx.ErrTxCommitRollback
+	}
+	return err
+}
+
+// Exec keeps a statement without an answer, and sends any other.
+func (p *pipe) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if answerless(sql) {
+		p.waiting.Queue(sql, args...)
+		return pgconn.CommandTag{}, nil
+	}
+	results, err := p.send(ctx, sql, args)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	tag, err := results.Exec()
+	return tag, errors.Join(err, results.Close())
+}
+
+// answerless says that nobody looks at what a statement of sql/queries answers: its first line says so.
+func answerless(sql string) bool {
+	first, _, _ := strings.Cut(sql, "\n")
+	return strings.HasPrefix(first, "-- name: ") && strings.HasSuffix(first, " :exec")
+}
+
+// Query sends a statement behind those that wait.
+func (p *pipe) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	results, err := p.send(ctx, sql, args)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, errors.Join(err, results.Close())
+	}
+	return &lastRows{Rows: rows, results: results}, nil
+}
+
+// QueryRow sends a statement behind those that wait.
+func (p *pipe) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	results, err := p.send(ctx, sql, args)
+	return &lastRow{results, err}
+}
+
+// flush sends what waits.
+func (p *pipe) flush(ctx context.Context) error {
+	if p.waiting.Len() == 0 {
+		return nil
+	}
+	b := p.waiting
+	p.waiting = &pgx.Batch{}
+	return p.conn.SendBatch(ctx, b).Close()
+}
+
+// send sends what waits and a last statement, and reads up to its answer.
+func (p *pipe) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+	b := p.waiting
+	p.waiting = &pgx.Batch{}
+	before := b.QueuedQueries
+	b.Queue(sql, args...)
+	results := p.conn.SendBatch(ctx, b)
+	for _, q := range before {
+		var err error
+		if q.Fn != nil {
+			err = q.Fn(results)
+		} else {
+			_, err = results.Exec()
+		}
+		if err != nil {
+			_ = results.Close() // says the same
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// lastRows are the rows of the last statement of a batch, which is over with them.
+type lastRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+	closed  bool
+	err     error
+}
+
+func (r *lastRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *lastRows) Close() {
+	r.Rows.Close()
+	if !r.closed {
+		r.closed = true
+		r.err = r.results.Close()
+	}
+}
+
+func (r *lastRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
+
+type lastRow struct {
+	results pgx.BatchResults
+	err     error
+}
+
+func (r *lastRow) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	err := r.results.QueryRow().Scan(dest...)
+	if over := r.results.Close(); err == nil {
+		err = over
+	}
+	return err
+}
+
+var _ query.DBTX = (*pipe)(nil)
