@@ -33,12 +33,12 @@ func (c *change) start(ctx context.Context, name string) error {
 	if slices.ContainsFunc(c.steps, func(s store.EscalationStep) bool { return s.Name == name }) {
 		return nil
 	}
-	return c.begin(ctx, name, 0)
+	return c.begin(ctx, name, 0, false)
 }
 
-// begin runs an escalation from a step on, as if that were the first: those before it are left out of the first round. Rounds
-// go on counting where an earlier run of it has come to.
-func (c *change) begin(ctx context.Context, name string, from int) error {
+// begin runs an escalation from a step on: those before it are left out of the first round. At once, that step's own delay is left
+// out too. Rounds go on counting where an earlier run of it has come to.
+func (c *change) begin(ctx context.Context, name string, from int, atOnce bool) error {
 	e := escalation(c.f, name)
 	if from >= len(e.Steps) {
 		from = 0
@@ -52,7 +52,10 @@ func (c *change) begin(ctx context.Context, name string, from int) error {
 			before = max(before, s.Round)
 		}
 	}
-	skipped := e.Steps[from].After
+	skipped := time.Duration(0)
+	if atOnce {
+		skipped = e.Steps[from].After
+	}
 	every := interval(e)
 	rounds := min(e.Repeat+1, max(1, maxSteps/len(e.Steps)))
 	missed := false // the step before fires now and reaches nobody: this one's time has come

@@ -60,7 +60,7 @@ func (c *change) further(ctx context.Context) (bool, error) {
 				from = s.Step + 1
 			}
 		}
-		if err := c.begin(ctx, name, from); err != nil {
+		if err := c.begin(ctx, name, from, true); err != nil {
 			return false, err
 		}
 		moved = true
@@ -127,7 +127,7 @@ func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reaso
 		c.note(by.ID, card.EntryReassigned, text)
 		c.ended = "reassigned"
 		c.reopen()
-		if err := c.begin(ctx, "user:"+to, 0); err != nil {
+		if err := c.begin(ctx, "user:"+to, 0, true); err != nil {
 			return err
 		}
 		a.Changed, a.said = true, fmt.Sprintf("You reassigned it to %s, who is paged now.", name)

@@ -74,7 +74,7 @@ func (i *Intake) Ring(ctx context.Context, id uuid.UUID) (bool, error) {
 		c.note("tocsin", card.EntrySnoozeOver, card.SnoozeOverText(inc.AcknowledgedBy))
 		c.reopen()
 		for _, name := range c.ran() {
-			if err := c.begin(ctx, name, 0); err != nil {
+			if err := c.begin(ctx, name, 0, false); err != nil {
 				return err
 			}
 		}

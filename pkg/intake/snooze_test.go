@@ -235,3 +235,31 @@ func TestSnoozeWithoutAnEscalationOnlyShows(t *testing.T) {
 		t.Errorf("%+v, %v", w.incident(id), w.targets(id))
 	}
 }
+
+// A first step with a delay keeps it when the incident opens and when it rings again; by a person's word it fires at once.
+func TestAFirstStepThatWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) {
+		e := f.Escalations["default"]
+		e.Steps[0].After, e.Steps[1].After = 5*time.Minute, 10*time.Minute
+		f.Escalations["default"] = e
+	})
+	id := w.accept(disk("critical")).IncidentID
+	due := func(want int) {
+		t.Helper()
+		if n := one[int](w, "select count(*) from escalation where state = 'due' and due_at > clock_timestamp() + interval '4 minutes'"); n != want || len(w.targets(id)) != 0 {
+			t.Errorf("%d steps are due later, want %d; paged %v", n, want, w.targets(id))
+		}
+	}
+	due(5) // two rounds and the end
+	w.snooze(id, ana, time.Hour)
+	w.exec("update incident set snoozed_until = clock_timestamp() - interval '1 second'")
+	if !w.ring(id) {
+		t.Fatal("it does not ring")
+	}
+	due(5)
+	w.acknowledge(id)
+	if a := w.escalate(id, ana); !a.Changed || !slices.Equal(w.targets(id), []string{"schedule:primary"}) {
+		t.Errorf("%s: paged %v", a.Text(), w.targets(id))
+	}
+}
