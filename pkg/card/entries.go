@@ -18,6 +18,8 @@ const (
 	EntryPaged          = "paged"
 	EntryUnreachable    = "unreachable"
 	EntryNotified       = "notified"
+	EntryQuietHours     = "quiet_hours"
+	EntryUrgent         = "urgent"
 	EntryTruncated      = "truncated"
 	EntryNobodyAnswered = "nobody_answered"
 	EntryQuiet          = "quiet"
@@ -89,6 +91,19 @@ func PagingText(name, why string, ways []string) string {
 
 // UnreachableText says that a step reaches nobody, and why.
 func UnreachableText(sentence string) string { return "Page not possible: " + sentence }
+
+// QuietText says that somebody is left alone for now. The time is that of their own wall.
+func QuietText(name string, until time.Time) string {
+	return fmt.Sprintf("%s has quiet hours until %s", name, until.Format("Mon 15:04 MST"))
+}
+
+// RestText says that an escalation rests, since all whom its step pages have quiet hours.
+func RestText(escalation string, asleep []string) string {
+	return strings.Join(asleep, "; ") + ": it is not urgent, and the escalation " + escalation + " goes on then"
+}
+
+// UrgentText says that an escalation rests no longer.
+const UrgentText = "It has become urgent: the escalation waits for no quiet hours"
 
 // notified begins the text of an entry of type notified; the notifiers' names follow.
 const notified = "Still unanswered, telling "

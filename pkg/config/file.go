@@ -63,7 +63,8 @@ type Worker struct {
 // User is a person who can be on call.
 type User struct {
 	ID, Name, Email, TimeZone, Role string
-	Contacts                        []Contact // in order
+	Contacts                        []Contact      // in order
+	Quiet                           *oncall.Window // what is not urgent waits for its end; nil: none
 }
 
 // Contact is one way to reach a person.

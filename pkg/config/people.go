@@ -75,15 +75,16 @@ func (l *loader) users(root *object) {
 				o.get("email").problem("write it like ana@example.com", "email %q is no address", u.Email)
 			}
 		}
-		if z := o.zone("time_zone"); z != nil {
-			u.TimeZone = z.String()
+		zone := o.zone("time_zone")
+		if zone != nil {
+			u.TimeZone = zone.String()
 		}
 		for _, c := range o.get("contacts").list() {
 			if c := c.object(); c != nil {
 				u.Contacts = append(u.Contacts, contact(c))
 			}
 		}
-		o.unsupported("quiet_hours")
+		u.Quiet = quietHours(o, zone)
 		o.done(nil)
 		l.file.Users = append(l.file.Users, u)
 	}

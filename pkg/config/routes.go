@@ -47,7 +47,7 @@ func (l *loader) routes(root *object) {
 	}
 }
 
-// active reads a part of the week. What it leaves out is unbounded: all days, all hours, UTC.
+// active reads when a route takes alerts.
 func active(o *object) *oncall.Window {
 	v := o.get("active")
 	a := v.object()
@@ -57,7 +57,13 @@ func active(o *object) *oncall.Window {
 		}
 		return nil
 	}
-	w := &oncall.Window{Until: 24 * 60, Zone: a.zone("time_zone")}
+	w := window(a, "active bounds nothing")
+	return &w
+}
+
+// window reads a part of the week. What it leaves out is unbounded: all days, all hours, UTC.
+func window(a *object, nothing string) oncall.Window {
+	w := oncall.Window{Until: 24 * 60, Zone: a.zone("time_zone")}
 	for _, v := range a.get("days").strings() {
 		s, ok := v.text()
 		if !ok {
@@ -72,7 +78,7 @@ func active(o *object) *oncall.Window {
 		}
 	}
 	if !a.has("days") {
-		w.Days = [7]bool{true, true, true, true, true, true, true}
+		w.Days = everyDay
 	} else if v := a.get("days"); v.present() && (v.null() || kindOf(v.node) == "a list" && len(v.list()) == 0) {
 		v.problem("name at least one, or remove it", "days is empty")
 	}
@@ -85,11 +91,13 @@ func active(o *object) *oncall.Window {
 		}
 	}
 	if !a.has("days") && !a.has("hours") {
-		a.problem("name days or hours", "active bounds nothing")
+		a.problem("name days or hours", "%s", nothing)
 	}
 	a.done(nil)
 	return w
 }
+
+var everyDay = [7]bool{true, true, true, true, true, true, true}
 
 // ways reads notify: notifiers that have a place of their own to send to.
 func (l *loader) ways(o *object) []string {

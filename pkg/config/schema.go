@@ -12,13 +12,13 @@ import (
 // compares the keys of both, so that neither can forget one.
 type shape struct {
 	doc   string
-	sort  string             // text, duration, whole, boolean, one (of), list, map, object; entries: a text or a map of texts; off: "off" or an object
+	sort  string             // text, duration, whole, boolean, one (of), list, map, object; entries: a text or a map of texts; off: "off" or an object; either: a text or an object
 	need  bool               // the key can't be left out
 	least int                // whole
 	most  int                // whole
 	words []string           // one
 	of    *shape             // list, map
-	keys  map[string]shape   // object, off
+	keys  map[string]shape   // object, off, either
 	types map[string][]named // object: keys that only entries of one `type` have
 }
 
@@ -65,6 +65,7 @@ func fileShape() shape {
 		"reload": group("", map[string]shape{"grace": span("How long no live replica may know a notifier before what waits for it dies; 15m.")}),
 		"users": listOf("People who can be on call.", group("", map[string]shape{
 			"id": needed(text("Other parts of the file refer to it.")), "name": text("What messages call the person."), "email": text(""), "time_zone": text("As Europe/Berlin."), "role": text(""),
+			"quiet_hours": {sort: "either", doc: "What is not urgent waits for their end: 22:00-07:00, or a part of the week.", keys: windowKeys("Of the hours; the person's, if left out.")},
 			"contacts": listOf("The ways to reach the person, in order.", group("", map[string]shape{
 				"via": needed(text("A notifier.")), "address": text("Instead of the linked account's."), "after": span("How long after the page began."), "urgency": one("Only for incidents of that urgency.", "high", "low"),
 			})),
@@ -87,9 +88,7 @@ func fileShape() shape {
 			"match": needed(text("Topic pattern: * is one word, # any number of words.")), "labels": mapOf("Labels that must be equal.", text("")),
 			"matchers": listOf(`Conditions on labels, as team="db".`, text("")), "notify": listOf("Notifiers with a place of their own.", text("")), "escalate": text("An escalation."),
 			"group_by": listOf("Labels that make the incident's key.", text("")),
-			"active": group("When the route takes alerts; always, if left out.", map[string]shape{
-				"days": listOf("mon, tue, wed, thu, fri, sat, sun, or several in a row like mon-fri; all, if left out.", text("")), "hours": text("As 09:00-17:30, or 22:00-07:00 over midnight; all, if left out."), "time_zone": text("Of the hours; UTC."),
-			}),
+			"active":   group("When the route takes alerts; always, if left out.", windowKeys("Of the hours; UTC.")),
 		})),
 		"sources": mapOf("What sends alerts.", group("", map[string]shape{
 			"type": needed(one("What it speaks.", sourceTypes...)), "token": text("Alerts from it carry this token."), "query_token": yes("The token may come as ?token=; generic only."),
@@ -108,6 +107,14 @@ func fileShape() shape {
 		})),
 		"kinds": group("How patient each kind of delivery is.", kindShapes()),
 	})
+}
+
+// windowKeys are those of a part of the week.
+func windowKeys(zone string) map[string]shape {
+	return map[string]shape{
+		"days":  listOf("mon, tue, wed, thu, fri, sat, sun, or several in a row like mon-fri; all, if left out.", text("")),
+		"hours": text("As 09:00-17:30, or 22:00-07:00 over midnight; all, if left out."), "time_zone": text(zone),
+	}
 }
 
 func kindShapes() map[string]shape {
@@ -191,6 +198,8 @@ func (s shape) schema() map[string]any {
 		out["anyOf"] = []any{text("").schema(), mapOf("", text("")).schema()}
 	case "map":
 		out["type"], out["additionalProperties"] = "object", s.of.schema()
+	case "either":
+		out["anyOf"] = []any{text("").schema(), group("", s.keys).schema()}
 	case "off":
 		out["anyOf"] = []any{map[string]any{"const": "off"}, map[string]any{"const": false}, group("", s.keys).schema()}
 	case "object":

@@ -18,7 +18,7 @@ server: {public_url: "https://tocsin.example.com", tokens: [{name: a, hash: "sha
 database: {url: "postgres://tocsin@db/tocsin"}
 worker: {}
 reload: {}
-users: [{id: ana, contacts: [{via: telegram, address: "7"}]}]
+users: [{id: ana, time_zone: UTC, quiet_hours: {days: [mon], hours: "22:00-07:00", time_zone: UTC}, contacts: [{via: telegram, address: "7"}]}]
 schedules: [{id: primary, time_zone: UTC, layers: [{users: [ana]}]}]
 escalations: {default: {steps: [{page: ["user:ana"]}]}}
 notifiers:
@@ -91,7 +91,7 @@ func (s shape) walk(path, typ string, f func(string)) {
 		for t := range s.of.types {
 			s.of.walk(path+"."+t, t, f)
 		}
-	case "object", "off":
+	case "object", "off", "either":
 		for k, child := range s.keys {
 			f(path + "." + k)
 			child.walk(path+"."+k, "", f)
@@ -123,7 +123,7 @@ func (s shape) place(path string) (string, bool) {
 				out += ".*"
 			}
 			continue
-		case "object", "off":
+		case "object", "off", "either":
 			next, ok := s.keys[word]
 			for _, n := range s.types[typ] {
 				if n.key == word {

@@ -35,11 +35,12 @@ type change struct {
 	steps    []store.EscalationStep
 	accounts []plan.Account
 
-	joined []string // notifiers that join the incident with this change
-	again  []string // notifiers without a card that an escalation tells once more
-	pages  []pagesOf
-	due    []store.EscalationStep // to be added
-	fired  []uuid.UUID
+	joined  []string // notifiers that join the incident with this change
+	again   []string // notifiers without a card that an escalation tells once more
+	pages   []pagesOf
+	due     []store.EscalationStep // to be added
+	fired   []uuid.UUID
+	resting []rest
 
 	silenced []store.SilencedAlert // kept back with this change
 	heard    []string              // fingerprints that are kept back no more
@@ -155,6 +156,11 @@ func (c *change) writeSteps(ctx context.Context) error {
 	for _, id := range c.fired {
 		if err := c.tx.FireStep(ctx, id); err != nil {
 			return fmt.Errorf("fire an escalation step: %w", err)
+		}
+	}
+	for _, r := range c.resting {
+		if err := c.tx.RestSteps(ctx, r.step, r.by); err != nil {
+			return fmt.Errorf("let an escalation rest: %w", err)
 		}
 	}
 	return nil

@@ -35,21 +35,28 @@ func (c *change) start(ctx context.Context, name string) error {
 	}
 	every := interval(e)
 	rounds := min(e.Repeat+1, max(1, maxSteps/len(e.Steps)))
-	missed := false // the step before fires now and reaches nobody: this one's time has come
+	missed := false                         // the step before fires now and reaches nobody: this one's time has come
+	rested, rest := false, time.Duration(0) // a step rests until quiet hours are over: all after it is that much later
 	for round := range rounds {
 		for n, s := range e.Steps {
 			row := store.EscalationStep{
 				ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: round + 1, Step: n, State: "due", Due: time.Duration(round)*every + s.After,
 			}
-			if round == 0 && (s.After <= 0 || missed) {
-				reached, err := c.fire(ctx, s, row.ID)
+			if round == 0 && !rested && (s.After <= 0 || missed) {
+				did, err := c.fire(ctx, name, s, row.ID)
 				if err != nil {
 					return err
 				}
-				row.Due, missed = 0, !reached
-				c.fired = append(c.fired, row.ID)
+				if did.rests.IsZero() {
+					row.Due, missed = 0, !did.reached
+					c.fired = append(c.fired, row.ID)
+				} else {
+					row.Due, row.Rests, missed, rested = did.rests.Sub(c.tx.Now()), true, false, true
+					rest = row.Due - s.After
+				}
 			} else {
 				missed = false
+				row.Due += rest
 			}
 			c.due = append(c.due, row)
 			c.steps = append(c.steps, row)
@@ -59,9 +66,16 @@ func (c *change) start(ctx context.Context, name string) error {
 	if last := time.Duration(rounds-1)*every + e.Steps[len(e.Steps)-1].After; end.Due <= last {
 		end.Due = last + defaultEvery
 	}
+	end.Due += rest
 	c.due = append(c.due, end)
 	c.steps = append(c.steps, end)
 	return nil
+}
+
+// rest is a step that waits for the end of quiet hours, and by how much it is moved.
+type rest struct {
+	step store.EscalationStep
+	by   time.Duration
 }
 
 // interval is the time between two rounds.
@@ -75,17 +89,27 @@ func interval(e config.Escalation) time.Duration {
 	return defaultEvery
 }
 
-// fire makes what a step asks for, with whoever is on call now. It says whether somebody was reached.
-func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, error) {
+// did is what became of a step whose time has come.
+type did struct {
+	reached bool      // somebody is paged, or the step pages nobody at all
+	rests   time.Time // set: nothing was made, since all whom it could page have quiet hours until then
+}
+
+// fire makes what a step asks for, with whoever is on call now.
+func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.UUID) (did, error) {
 	if c.accounts == nil {
 		linked, err := c.tx.Accounts(ctx)
 		if err != nil {
-			return false, fmt.Errorf("read the linked accounts: %w", err)
+			return did{}, fmt.Errorf("read the linked accounts: %w", err)
 		}
 		c.accounts = []plan.Account{}
 		for _, a := range linked {
 			c.accounts = append(c.accounts, plan.Account(a))
 		}
+	}
+	if p := plan.Pages(c.f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
+		c.note("tocsin", card.EntryQuietHours, card.RestText(name, p.Asleep))
+		return did{rests: p.Rests}, nil
 	}
 	var told []string
 	for _, n := range s.Notify {
@@ -105,13 +129,16 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 	for _, line := range p.Lines {
 		c.note("tocsin", card.EntryPaged, line)
 	}
+	for _, line := range p.Asleep {
+		c.note("tocsin", card.EntryQuietHours, line)
+	}
 	for _, line := range p.Missing {
 		c.note("tocsin", card.EntryUnreachable, card.UnreachableText(line))
 	}
 	if len(p.Pages) > 0 {
 		c.pages = append(c.pages, pagesOf{step: id, pages: p.Pages})
 	}
-	return p.Reached, nil
+	return did{reached: p.Reached}, nil
 }
 
 // Escalate fires a due step of an incident's escalation, and the next ones of its round while they reach nobody. It
@@ -160,16 +187,21 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 func (c *change) climb(ctx context.Context, step store.EscalationStep) error {
 	for {
 		steps := c.f.Escalations[step.Name].Steps
-		c.fired = append(c.fired, step.ID)
 		reached := false
 		if step.Step < len(steps) {
-			var err error
-			if reached, err = c.fire(ctx, steps[step.Step], step.ID); err != nil {
+			did, err := c.fire(ctx, step.Name, steps[step.Step], step.ID)
+			if err != nil {
 				return err
 			}
+			if !did.rests.IsZero() {
+				c.resting = append(c.resting, rest{step, did.rests.Sub(*step.DueAt)})
+				return nil
+			}
+			reached = did.reached
 		} else {
 			c.note("tocsin", card.EntryUnreachable, fmt.Sprintf("Step %d of the escalation %s is not in the file any more", step.Step+1, step.Name))
 		}
+		c.fired = append(c.fired, step.ID)
 		next, ok := c.next(step)
 		if reached || !ok {
 			return nil

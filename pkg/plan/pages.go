@@ -16,13 +16,18 @@ type Paging struct {
 	Pages   []Delivery // one per way to each person; a dead one where a way or a person can't be reached
 	Lines   []string   // for the timeline: who is paged, why and how
 	Missing []string   // for the timeline: who can't be, and why
-	Reached bool       // somebody is paged, or the step pages nobody at all: else the next step's time has come
+	Asleep  []string   // for the timeline: who is left alone, and until when
+	// Rests is set where nobody else can be reached than people in their quiet hours: the first end of these. The step
+	// makes nothing before.
+	Rests   time.Time
+	Reached bool // somebody is paged, or the step pages nobody at all: else the next step's time has come
 }
 
 // Pages says whom a step pages at an instant. wait is how long a page may wait for the incident's card; zero where
 // there is none, or none to wait for.
 func Pages(f *config.File, accounts []Account, targets []string, criticality string, wait time.Duration, now time.Time) Paging {
 	p := Paging{Reached: len(targets) == 0}
+	var wakes time.Time
 	done := map[string]bool{} // user and notifier: somebody named twice is paged once
 	for _, target := range targets {
 		kind, id, _ := strings.Cut(target, ":")
@@ -32,6 +37,15 @@ func Pages(f *config.File, accounts []Account, targets []string, criticality str
 			continue
 		}
 		for i, u := range who {
+			if until := asleep(u, criticality, now); !until.IsZero() {
+				if wakes.IsZero() || until.Before(wakes) {
+					wakes = until
+				}
+				if line := card.QuietText(u.Name, until); !slices.Contains(p.Asleep, line) {
+					p.Asleep = append(p.Asleep, line)
+				}
+				continue
+			}
 			name := target
 			if i > 0 {
 				name = fmt.Sprintf("%s/%d", target, i+1)
@@ -39,7 +53,18 @@ func Pages(f *config.File, accounts []Account, targets []string, criticality str
 			p.person(f, accounts, u, name, why(kind, id), HighUrgency(criticality), wait, now, done)
 		}
 	}
+	if !wakes.IsZero() && !p.Reached {
+		return Paging{Asleep: p.Asleep, Rests: wakes}
+	}
 	return p
+}
+
+// asleep is the end of a person's quiet hours, where they leave the person alone now: only by what is not urgent.
+func asleep(u config.User, criticality string, now time.Time) time.Time {
+	if u.Quiet == nil || HighUrgency(criticality) || !u.Quiet.Active(now) {
+		return time.Time{}
+	}
+	return u.Quiet.Over(now)
 }
 
 // person adds the ways to one person. When a way is closed, the next one that is open takes its time.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,7 +15,7 @@ import (
 // AddSteps adds due steps of an escalation. A step that is there already stays: an escalation runs once per incident.
 func (tx *Tx) AddSteps(ctx context.Context, steps ...EscalationStep) error {
 	for _, s := range steps {
-		if err := tx.q.AddStep(ctx, query.AddStepParams{ID: s.ID, IncidentID: s.IncidentID, Name: s.Name, Round: s.Round, Step: s.Step, Due: s.Due}); err != nil {
+		if err := tx.q.AddStep(ctx, query.AddStepParams{ID: s.ID, IncidentID: s.IncidentID, Name: s.Name, Round: s.Round, Step: s.Step, Due: s.Due, Rests: s.Rests}); err != nil {
 			return err
 		}
 	}
@@ -53,6 +54,17 @@ func (tx *Tx) BringForward(ctx context.Context, id uuid.UUID) error {
 	return one(tx.q.BringForward(ctx, id))
 }
 
+// RestSteps moves a due step, and with it all that is due of its escalation, by a span: the step rests until then.
+func (tx *Tx) RestSteps(ctx context.Context, s EscalationStep, by time.Duration) error {
+	return tx.q.RestSteps(ctx, query.RestStepsParams{ID: s.ID, By: by, IncidentID: s.IncidentID, Name: s.Name})
+}
+
+// WakeSteps ends the rest of an incident's escalations: what rests is due now, and what follows comes in its distance.
+func (tx *Tx) WakeSteps(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	n, err := tx.q.WakeSteps(ctx, incidentID)
+	return n > 0, err
+}
+
 func one(n int64, err error) error {
 	if err == nil && n == 0 {
 		return ErrFenced
@@ -61,7 +73,7 @@ func one(n int64, err error) error {
 }
 
 func toStep(r query.Escalation) (EscalationStep, error) {
-	return EscalationStep{ID: r.ID, IncidentID: r.IncidentID, Name: r.Name, Round: r.Round, Step: r.Step, DueAt: r.DueAt, State: r.State}, nil
+	return EscalationStep{ID: r.ID, IncidentID: r.IncidentID, Name: r.Name, Round: r.Round, Step: r.Step, DueAt: r.DueAt, State: r.State, Rests: r.Rests}, nil
 }
 
 // DeadDelivery is a delivery that died and whose self-alert is not committed yet.

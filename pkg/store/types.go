@@ -86,6 +86,7 @@ type EscalationStep struct {
 	Due        time.Duration // when adding
 	DueAt      *time.Time    // when reading; nil: fired or withdrawn
 	State      string        // due, fired, withdrawn
+	Rests      bool          // due: when quiet hours are over
 }
 
 // Content is what deliveries show.

@@ -1,6 +1,6 @@
 -- name: AddStep :exec
-insert into escalation (id, incident_id, name, round, step, due_at, state)
-values (@id, @incident_id, @name, @round, @step, clock_timestamp() + @due::interval, 'due')
+insert into escalation (id, incident_id, name, round, step, due_at, state, rests)
+values (@id, @incident_id, @name, @round, @step, clock_timestamp() + @due::interval, 'due', @rests)
 on conflict (incident_id, name, round, step) do nothing;
 
 -- name: StepsOf :many
@@ -14,6 +14,18 @@ update escalation set state = 'withdrawn', due_at = null, reason = @reason where
 
 -- name: BringForward :execrows
 update escalation set due_at = least(due_at, clock_timestamp()) where id = @id and state = 'due';
+
+-- name: RestSteps :exec
+-- The clock of an escalation stands still until quiet hours are over: one step is moved there, and all others that are due by as much.
+update escalation set rests = (id = @id::uuid), due_at = due_at + @by::interval
+where incident_id = @incident_id::uuid and name = @name and state = 'due';
+
+-- name: WakeSteps :execrows
+-- The contrary: the incident has become urgent.
+update escalation e set rests = false, due_at = e.due_at - r.remaining
+from (select s.name, min(s.due_at) - clock_timestamp() as remaining from escalation s
+      where s.incident_id = @incident_id and s.state = 'due' and s.rests and s.due_at > clock_timestamp() group by s.name) r
+where e.incident_id = @incident_id and e.name = r.name and e.state = 'due';
 
 -- name: DueSteps :many
 select * from escalation where due_at <= now() order by due_at limit @most;

@@ -13,8 +13,8 @@ import (
 )
 
 const addStep = `-- name: AddStep :exec
-insert into escalation (id, incident_id, name, round, step, due_at, state)
-values ($1, $2, $3, $4, $5, clock_timestamp() + $6::interval, 'due')
+insert into escalation (id, incident_id, name, round, step, due_at, state, rests)
+values ($1, $2, $3, $4, $5, clock_timestamp() + $6::interval, 'due', $7)
 on conflict (incident_id, name, round, step) do nothing
 `
 
@@ -25,6 +25,7 @@ type AddStepParams struct {
 	Round      int
 	Step       int
 	Due        time.Duration
+	Rests      bool
 }
 
 func (q *Queries) AddStep(ctx context.Context, arg AddStepParams) error {
@@ -35,6 +36,7 @@ func (q *Queries) AddStep(ctx context.Context, arg AddStepParams) error {
 		arg.Round,
 		arg.Step,
 		arg.Due,
+		arg.Rests,
 	)
 	return err
 }
@@ -52,7 +54,7 @@ func (q *Queries) BringForward(ctx context.Context, id uuid.UUID) (int64, error)
 }
 
 const dueSteps = `-- name: DueSteps :many
-select id, incident_id, name, round, step, due_at, state, reason, fired_at from escalation where due_at <= now() order by due_at limit $1
+select id, incident_id, name, round, step, due_at, state, reason, fired_at, rests from escalation where due_at <= now() order by due_at limit $1
 `
 
 func (q *Queries) DueSteps(ctx context.Context, most int32) ([]Escalation, error) {
@@ -74,6 +76,7 @@ func (q *Queries) DueSteps(ctx context.Context, most int32) ([]Escalation, error
 			&i.State,
 			&i.Reason,
 			&i.FiredAt,
+			&i.Rests,
 		); err != nil {
 			return nil, err
 		}
@@ -113,8 +116,31 @@ func (q *Queries) FireStep(ctx context.Context, id uuid.UUID) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const restSteps = `-- name: RestSteps :exec
+update escalation set rests = (id = $1::uuid), due_at = due_at + $2::interval
+where incident_id = $3::uuid and name = $4 and state = 'due'
+`
+
+type RestStepsParams struct {
+	ID         uuid.UUID
+	By         time.Duration
+	IncidentID uuid.UUID
+	Name       string
+}
+
+// The clock of an escalation stands still until quiet hours are over: one step is moved there, and all others that are due by as much.
+func (q *Queries) RestSteps(ctx context.Context, arg RestStepsParams) error {
+	_, err := q.db.Exec(ctx, restSteps,
+		arg.ID,
+		arg.By,
+		arg.IncidentID,
+		arg.Name,
+	)
+	return err
+}
+
 const stepsOf = `-- name: StepsOf :many
-select id, incident_id, name, round, step, due_at, state, reason, fired_at from escalation where incident_id = $1 order by id for update
+select id, incident_id, name, round, step, due_at, state, reason, fired_at, rests from escalation where incident_id = $1 order by id for update
 `
 
 func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalation, error) {
@@ -136,6 +162,7 @@ func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalati
 			&i.State,
 			&i.Reason,
 			&i.FiredAt,
+			&i.Rests,
 		); err != nil {
 			return nil, err
 		}
@@ -145,6 +172,22 @@ func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalati
 		return nil, err
 	}
 	return items, nil
+}
+
+const wakeSteps = `-- name: WakeSteps :execrows
+update escalation e set rests = false, due_at = e.due_at - r.remaining
+from (select s.name, min(s.due_at) - clock_timestamp() as remaining from escalation s
+      where s.incident_id = $1 and s.state = 'due' and s.rests and s.due_at > clock_timestamp() group by s.name) r
+where e.incident_id = $1 and e.name = r.name and e.state = 'due'
+`
+
+// The contrary: the incident has become urgent.
+func (q *Queries) WakeSteps(ctx context.Context, incidentID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, wakeSteps, incidentID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const withdrawSteps = `-- name: WithdrawSteps :execrows

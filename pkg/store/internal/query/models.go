@@ -160,6 +160,7 @@ type Escalation struct {
 	State      string
 	Reason     string
 	FiredAt    *time.Time
+	Rests      bool
 }
 
 type Heartbeat struct {
