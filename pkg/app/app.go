@@ -146,7 +146,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.dead = make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{
 		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow,
-		Dead: a.died, Redact: a.redacted, Log: a.log, Metrics: a.counters,
+		Dead: a.died, HandOver: a.intake.HandOver, Redact: a.redacted, Log: a.log, Metrics: a.counters,
 	})
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
 	a.seen = newSurface(a.registry, f)

@@ -20,6 +20,7 @@ const (
 	EntryNotified       = "notified"
 	EntryQuietHours     = "quiet_hours"
 	EntryUrgent         = "urgent"
+	EntryHandedOver     = "handed_over"
 	EntryTruncated      = "truncated"
 	EntryNobodyAnswered = "nobody_answered"
 	EntryQuiet          = "quiet"
@@ -104,6 +105,11 @@ func RestText(escalation string, asleep []string) string {
 
 // UrgentText says that an escalation rests no longer.
 const UrgentText = "It has become urgent: the escalation waits for no quiet hours"
+
+// HandedOverText says that somebody else is meant by now, while a page to the one before may have arrived.
+func HandedOverText(name, why, way string) string {
+	return PagingText(name, why, []string{way}) + ": an earlier page, to whom it was before, may have arrived and goes on"
+}
 
 // notified begins the text of an entry of type notified; the notifiers' names follow.
 const notified = "Still unanswered, telling "

@@ -210,7 +210,10 @@ func (c *change) add(ctx context.Context, shown card.Snapshot) ([]Made, error) {
 		for _, d := range ds {
 			n := store.NewDelivery{
 				ID: store.NewID(), IncidentID: c.inc.ID, ContentID: c.inc.ID, Kind: d.Kind, Notifier: d.Notifier, Target: d.Target,
-				Desired: c.inc.Revision, Delay: d.Delay, Wait: d.Wait, Lifetime: d.Lifetime, StepID: step,
+				Desired: c.inc.Revision, Delay: d.Delay, Wait: d.Wait, Lifetime: d.Lifetime, StepID: step, Reason: d.Reason,
+			}
+			if d.ID != uuid.Nil {
+				n.ID = d.ID
 			}
 			if d.Dead != nil {
 				n.Dead = &store.Dead{State: d.Dead.State, Reason: d.Dead.Reason, Sentence: d.Dead.Sentence}

@@ -97,15 +97,8 @@ type did struct {
 
 // fire makes what a step asks for, with whoever is on call now.
 func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.UUID) (did, error) {
-	if c.accounts == nil {
-		linked, err := c.tx.Accounts(ctx)
-		if err != nil {
-			return did{}, fmt.Errorf("read the linked accounts: %w", err)
-		}
-		c.accounts = []plan.Account{}
-		for _, a := range linked {
-			c.accounts = append(c.accounts, plan.Account(a))
-		}
+	if err := c.readAccounts(ctx); err != nil {
+		return did{}, err
 	}
 	if p := plan.Pages(c.f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
 		c.note("tocsin", card.EntryQuietHours, card.RestText(name, p.Asleep))
@@ -139,6 +132,22 @@ func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.U
 		c.pages = append(c.pages, pagesOf{step: id, pages: p.Pages})
 	}
 	return did{reached: p.Reached}, nil
+}
+
+// readAccounts learns which chat accounts are linked, once.
+func (c *change) readAccounts(ctx context.Context) error {
+	if c.accounts != nil {
+		return nil
+	}
+	linked, err := c.tx.Accounts(ctx)
+	if err != nil {
+		return fmt.Errorf("read the linked accounts: %w", err)
+	}
+	c.accounts = []plan.Account{}
+	for _, a := range linked {
+		c.accounts = append(c.accounts, plan.Account(a))
+	}
+	return nil
 }
 
 // Escalate fires a due step of an incident's escalation, and the next ones of its round while they reach nobody. It

@@ -50,7 +50,7 @@ func Pages(f *config.File, accounts []Account, targets []string, criticality str
 			if i > 0 {
 				name = fmt.Sprintf("%s/%d", target, i+1)
 			}
-			p.person(f, accounts, u, name, why(kind, id), HighUrgency(criticality), wait, now, done)
+			p.person(f, accounts, u, name, Why(kind, id), HighUrgency(criticality), wait, now, done)
 		}
 	}
 	if !wakes.IsZero() && !p.Reached {
@@ -131,8 +131,8 @@ func (p *Paging) miss(d Delivery) {
 	}
 }
 
-// why is the reason that the timeline gives for paging somebody.
-func why(kind, id string) string {
+// Why is the reason that the timeline gives for paging somebody.
+func Why(kind, id string) string {
 	if kind == "schedule" {
 		return id
 	}

@@ -66,6 +66,7 @@ type NewDelivery struct {
 	Lifetime   time.Duration // 0: none of its own
 	CardID     uuid.UUID     // thread: whose thread it is
 	StepID     uuid.UUID     // page: the escalation step that made it
+	Reason     string        // why it is there, where that is not plain
 	Dead       *Dead
 }
 

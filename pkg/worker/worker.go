@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -42,7 +43,10 @@ type Options struct {
 	Provider func(notifier string) (provider.Provider, bool)
 	Accounts func() []plan.Account // linked chat accounts
 	Dead     func()                // called after a delivery died or a breaker opened: its self-alert is due
-	Redact   func(string) string   // puts ${NAME} in place of secrets: an address may be one; nil: there are none
+	// HandOver gives the one whom a page's target means by now a page of their own: the page is bound to somebody else. It is
+	// called before the page's next attempt begins. May be nil.
+	HandOver func(ctx context.Context, incident, page uuid.UUID) error
+	Redact   func(string) string // puts ${NAME} in place of secrets: an address may be one; nil: there are none
 	Log      *zap.Logger
 	Metrics  *Metrics
 }

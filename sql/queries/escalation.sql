@@ -32,3 +32,11 @@ select * from escalation where due_at <= now() order by due_at limit @most;
 
 -- name: EarliestStep :one
 select coalesce(min(due_at), now() + interval '1 day')::timestamptz as due_at, now()::timestamptz as now from escalation where due_at is not null;
+
+-- name: StepOfDelivery :one
+select coalesce(step_id, '00000000-0000-0000-0000-000000000000'::uuid)::uuid as step_id from delivery where id = @id;
+
+-- name: HandOver :execrows
+insert into handed_over (incident_id, step_id, notifier, target, user_id, delivery_id, at)
+values (@incident_id, @step_id, @notifier, @target, @user_id, @delivery_id, clock_timestamp())
+on conflict do nothing;

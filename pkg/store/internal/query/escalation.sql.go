@@ -116,6 +116,36 @@ func (q *Queries) FireStep(ctx context.Context, id uuid.UUID) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const handOver = `-- name: HandOver :execrows
+insert into handed_over (incident_id, step_id, notifier, target, user_id, delivery_id, at)
+values ($1, $2, $3, $4, $5, $6, clock_timestamp())
+on conflict do nothing
+`
+
+type HandOverParams struct {
+	IncidentID uuid.UUID
+	StepID     uuid.UUID
+	Notifier   string
+	Target     string
+	UserID     string
+	DeliveryID uuid.UUID
+}
+
+func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) (int64, error) {
+	result, err := q.db.Exec(ctx, handOver,
+		arg.IncidentID,
+		arg.StepID,
+		arg.Notifier,
+		arg.Target,
+		arg.UserID,
+		arg.DeliveryID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const restSteps = `-- name: RestSteps :exec
 update escalation set rests = (id = $1::uuid), due_at = due_at + $2::interval
 where incident_id = $3::uuid and name = $4 and state = 'due'
@@ -137,6 +167,17 @@ func (q *Queries) RestSteps(ctx context.Context, arg RestStepsParams) error {
 		arg.Name,
 	)
 	return err
+}
+
+const stepOfDelivery = `-- name: StepOfDelivery :one
+select coalesce(step_id, '00000000-0000-0000-0000-000000000000'::uuid)::uuid as step_id from delivery where id = $1
+`
+
+func (q *Queries) StepOfDelivery(ctx context.Context, id uuid.UUID) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, stepOfDelivery, id)
+	var step_id uuid.UUID
+	err := row.Scan(&step_id)
+	return step_id, err
 }
 
 const stepsOf = `-- name: StepsOf :many
