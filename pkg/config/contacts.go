@@ -20,7 +20,7 @@ func quietHours(o *object, zone *time.Location) *oncall.Window {
 		return nil
 	case kindOf(v.node) == "a mapping":
 		if o := v.object(); o != nil {
-			w = window(o, "quiet_hours bounds nothing")
+			w = window(o, zone, "quiet_hours bounds nothing")
 			bounded = o.has("days") || o.has("hours")
 		}
 	case kindOf(v.node) == "a list":

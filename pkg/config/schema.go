@@ -44,6 +44,13 @@ func eachOf(doc string) shape {
 }
 func needed(s shape) shape { s.need = true; return s }
 
+// activeShape is a part of the week.
+func activeShape(doc, zone string) shape {
+	return group(doc, map[string]shape{
+		"days": listOf("mon, tue, wed, thu, fri, sat, sun, or several in a row like mon-fri; all, if left out.", text("")), "hours": text("As 09:00-17:30, or 22:00-07:00 over midnight; all, if left out."), "time_zone": text("Of the hours; " + zone + "."),
+	})
+}
+
 // fileShape is the whole file.
 func fileShape() shape {
 	return group("The file of tocsin: who is told of what.", map[string]shape{
@@ -65,16 +72,19 @@ func fileShape() shape {
 		"reload": group("", map[string]shape{"grace": span("How long no live replica may know a notifier before what waits for it dies; 15m.")}),
 		"users": listOf("People who can be on call.", group("", map[string]shape{
 			"id": needed(text("Other parts of the file refer to it.")), "name": text("What messages call the person."), "email": text(""), "time_zone": text("As Europe/Berlin."), "role": text(""),
-			"quiet_hours": {sort: "either", doc: "What is not urgent waits for their end: 22:00-07:00, or a part of the week.", keys: windowKeys("Of the hours; the person's, if left out.")},
+			"quiet_hours": {sort: "either", doc: "What is not urgent waits for their end: 22:00-07:00, or a part of the week.", keys: activeShape("", "the person's").keys},
 			"contacts": listOf("The ways to reach the person, in order.", group("", map[string]shape{
 				"via": needed(text("A notifier.")), "address": text("Instead of the linked account's."), "after": span("How long after the page began."), "urgency": one("Only for incidents of that urgency.", "high", "low"),
 			})),
 		})),
 		"schedules": listOf("Who is on call when.", group("", map[string]shape{
 			"id": needed(text("schedule:ID in escalations.")), "name": text(""), "owner": text(""), "time_zone": needed(text("Of its wall clocks, as Europe/Berlin.")),
+			"coverage": one("partial: gaps are meant, and nobody is told of them.", "full", "partial"),
 			"layers": needed(listOf("Where several cover an instant, the later one counts.", group("", map[string]shape{
 				"name": text(""), "users": needed(listOf("In the order of their turns; an item may be a list of people.", shape{sort: "turn"})),
 				"every": text("Length of a turn: 12 hours, 1 day, 2 weeks, 1 month."), "start": text("When the first turn begins: 2026-01-05 09:00."), "end": text("The layer ends before it."),
+				"time_zone": text("Of its wall clocks and hours; the schedule's, if left out."), "active": activeShape("When it counts; always, if left out.", "the layer's"),
+				"skip_inactive": yes("A turn in which it never counts is nobody's; else it is somebody's who does nothing."),
 			}))),
 		})),
 		"escalations": mapOf("Who is paged when, until someone answers.", group("", map[string]shape{
@@ -88,7 +98,7 @@ func fileShape() shape {
 			"match": needed(text("Topic pattern: * is one word, # any number of words.")), "labels": mapOf("Labels that must be equal.", text("")),
 			"matchers": listOf(`Conditions on labels, as team="db".`, text("")), "notify": listOf("Notifiers with a place of their own.", text("")), "escalate": text("An escalation."),
 			"group_by": listOf("Labels that make the incident's key.", text("")),
-			"active":   group("When the route takes alerts; always, if left out.", windowKeys("Of the hours; UTC.")),
+			"active":   activeShape("When the route takes alerts; always, if left out.", "UTC"),
 		})),
 		"sources": mapOf("What sends alerts.", group("", map[string]shape{
 			"type": needed(one("What it speaks.", sourceTypes...)), "token": text("Alerts from it carry this token."), "query_token": yes("The token may come as ?token=; generic only."),
@@ -107,14 +117,6 @@ func fileShape() shape {
 		})),
 		"kinds": group("How patient each kind of delivery is.", kindShapes()),
 	})
-}
-
-// windowKeys are those of a part of the week.
-func windowKeys(zone string) map[string]shape {
-	return map[string]shape{
-		"days":  listOf("mon, tue, wed, thu, fri, sat, sun, or several in a row like mon-fri; all, if left out.", text("")),
-		"hours": text("As 09:00-17:30, or 22:00-07:00 over midnight; all, if left out."), "time_zone": text(zone),
-	}
 }
 
 func kindShapes() map[string]shape {
