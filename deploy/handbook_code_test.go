@@ -290,7 +290,7 @@ func reasonsInCode(t *testing.T) map[string]string {
 				for i, l := range v.Lhs {
 					s, ok := l.(*ast.SelectorExpr)
 					id, is := l.(*ast.Ident)
-					if (ok && s.Sel.Name == "Reason" || is && id.Name == "reason") && len(v.Rhs) == len(v.Lhs) {
+					if (ok && (s.Sel.Name == "Reason" || s.Sel.Name == "ended") || is && id.Name == "reason") && len(v.Rhs) == len(v.Lhs) {
 						note(path, v.Rhs[i])
 					}
 				}

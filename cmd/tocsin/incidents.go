@@ -18,6 +18,8 @@ func (p *program) incidentsCommand() *cobra.Command {
 	return group("incidents", "See, acknowledge and resolve incidents",
 		p.incidentsListCommand(), p.incidentsShowCommand(),
 		p.incidentActCommand("ack", "Say that you work on it: nobody else is paged for it", (*client.Client).Acknowledge),
+		p.incidentActCommand("escalate", "Bring on the next step of its escalation", (*client.Client).Escalate),
+		p.incidentsReassignCommand(), p.incidentsSnoozeCommand(),
 		p.incidentActCommand("resolve", "End it by your word", (*client.Client).Resolve))
 }
 
@@ -110,18 +112,72 @@ func (p *program) incidentActCommand(use, short string, act func(*client.Client,
 				return err
 			}
 			inc, err := act(c, cmd.Context(), args[0], a)
+			return p.answered(inc, err)
+		}),
+	}
+	answerFlags(cmd, &a)
+	return cmd
+}
+
+func answerFlags(cmd *cobra.Command, a *api.IncidentAction) {
+	cmd.Flags().StringVar(&a.By, "by", "", "whose word it is: a user's id (default: the token's name)")
+	cmd.Flags().StringVar(&a.Reason, "reason", "", "why, for the timeline")
+}
+
+// answered shows an incident after somebody's answer.
+func (p *program) answered(inc api.Incident, err error) error {
+	if err != nil {
+		return err
+	}
+	if p.json {
+		return p.printJSON(inc)
+	}
+	p.printIncident(inc)
+	return nil
+}
+
+func (p *program) incidentsSnoozeCommand() *cobra.Command {
+	var a api.SnoozeIncident
+	cmd := &cobra.Command{
+		Use:   "snooze ID --for 1h",
+		Short: "Put it off: it rings again unless it is resolved",
+		Long: "The incident is acknowledged for that time. When it is over and nobody has resolved or acknowledged it, its escalations\n" +
+			"begin anew.",
+		Args: cobra.ExactArgs(1),
+		RunE: run(func(cmd *cobra.Command, args []string) error {
+			c, err := p.remote()
 			if err != nil {
 				return err
 			}
-			if p.json {
-				return p.printJSON(inc)
-			}
-			p.printIncident(inc)
-			return nil
+			inc, err := c.Snooze(cmd.Context(), args[0], a)
+			return p.answered(inc, err)
 		}),
 	}
-	cmd.Flags().StringVar(&a.By, "by", "", "whose word it is: a user's id (default: the token's name)")
-	cmd.Flags().StringVar(&a.Reason, "reason", "", "why, for the timeline")
+	cmd.Flags().StringVar(&a.For, "for", "1h", "how long, from 1m to 7d")
+	answerFlags(cmd, &a.IncidentAction)
+	return cmd
+}
+
+func (p *program) incidentsReassignCommand() *cobra.Command {
+	var a api.ReassignIncident
+	cmd := &cobra.Command{
+		Use:   "reassign ID --to USER",
+		Short: "Page one person instead",
+		Long: "What was to come of the incident's escalations is withdrawn. The person is paged now, and every five minutes, three times\n" +
+			"in all, until somebody answers.",
+		Args: cobra.ExactArgs(1),
+		RunE: run(func(cmd *cobra.Command, args []string) error {
+			c, err := p.remote()
+			if err != nil {
+				return err
+			}
+			inc, err := c.Reassign(cmd.Context(), args[0], a)
+			return p.answered(inc, err)
+		}),
+	}
+	cmd.Flags().StringVar(&a.To, "to", "", "the id of the user who is paged (needed)")
+	_ = cmd.MarkFlagRequired("to")
+	answerFlags(cmd, &a.IncidentAction)
 	return cmd
 }
 
@@ -136,6 +192,7 @@ func (p *program) printIncident(inc api.Incident) {
 		plain("silenced"), plain(silencedText(inc.Silenced)),
 		plain("opened"), plain(when(inc.OpenedAt)),
 		plain("acknowledged"), plain(byWhom(whenever(inc.AcknowledgedAt), inc.AcknowledgedBy)),
+		plain("snoozed until"), plain(whenever(inc.SnoozedUntil)),
 		plain("resolved"), plain(byWhom(whenever(inc.ResolvedAt), inc.ResolvedBy)),
 	)
 }

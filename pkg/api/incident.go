@@ -19,6 +19,7 @@ type Incident struct {
 	AcknowledgedBy string          `json:"acknowledged_by,omitempty"`
 	ResolvedAt     *time.Time      `json:"resolved_at,omitempty"`
 	ResolvedBy     string          `json:"resolved_by,omitempty"`
+	SnoozedUntil   *time.Time      `json:"snoozed_until,omitempty" doc:"Of an acknowledged one: it rings again then, unless it is resolved or acknowledged before."`
 	Silenced       *Silenced       `json:"silenced,omitempty" doc:"Only while all of its firing alerts are silenced: the silence that ends first."`
 	Alerts         []IncidentAlert `json:"alerts,omitempty" doc:"Only when one incident is asked for: those that fire first, newest first, 500 at most."`
 	Timeline       []Event         `json:"timeline,omitempty" doc:"Only when one incident is asked for: its newest events, in order."`
@@ -45,8 +46,20 @@ type Event struct {
 	Text     string    `json:"text"`
 }
 
-// IncidentAction is the body of POST /v1/incidents/{id}/acknowledge and /resolve. All of it is optional.
+// IncidentAction is the body of POST /v1/incidents/{id}/acknowledge, /resolve and /escalate. All of it is optional.
 type IncidentAction struct {
 	By     string `json:"by,omitempty" maxLength:"200" doc:"Whose word it is, if not the token's: a user's id."`
 	Reason string `json:"reason,omitempty" maxLength:"2000"`
+}
+
+// SnoozeIncident is the body of POST /v1/incidents/{id}/snooze.
+type SnoozeIncident struct {
+	IncidentAction
+	For string `json:"for" maxLength:"50" example:"1h" doc:"How long, from a minute to 7d."`
+}
+
+// ReassignIncident is the body of POST /v1/incidents/{id}/reassign.
+type ReassignIncident struct {
+	IncidentAction
+	To string `json:"to" minLength:"1" maxLength:"200" example:"ana" doc:"The id of the user who is paged instead."`
 }

@@ -12,6 +12,8 @@ import (
 const (
 	ActionAcknowledge = "ack"
 	ActionResolve     = "resolve"
+	ActionSnooze      = "snooze"
+	ActionEscalate    = "escalate"
 )
 
 const (
@@ -107,6 +109,9 @@ func status(s Snapshot) []string {
 			line += " after " + Duration(s.AcknowledgedAt.Sub(s.OpenedAt)) + ", open since " + instant(s.OpenedAt)
 		}
 		lines = append(lines, line)
+		if s.SnoozedUntil != nil {
+			lines = append(lines, "Snoozed: rings again at "+instant(*s.SnoozedUntil))
+		}
 	case message.Resolved:
 		line := "Resolved"
 		if by := Person(s.ResolvedBy); by != "" {
@@ -191,12 +196,17 @@ func detail(a Alert, common map[string]string) string {
 
 // buttons are the actions that still make sense.
 func buttons(s Snapshot) []message.Button {
-	resolve := message.Button{Action: ActionResolve, Label: "Resolve", Value: s.IncidentID}
-	switch s.State {
-	case message.Open:
-		return []message.Button{{Action: ActionAcknowledge, Label: "Acknowledge", Value: s.IncidentID, Style: "primary"}, resolve}
-	case message.Acknowledged:
-		return []message.Button{resolve}
+	button := func(action, label, style string) message.Button {
+		return message.Button{Action: action, Label: label, Value: s.IncidentID, Style: style}
+	}
+	rest := []message.Button{button(ActionResolve, "Resolve", ""), button(ActionSnooze, "Snooze 1 h", ""), button(ActionEscalate, "Escalate", "")}
+	switch {
+	case s.State == message.Open:
+		return append([]message.Button{button(ActionAcknowledge, "Acknowledge", "primary")}, rest...)
+	case s.State == message.Acknowledged && s.SnoozedUntil != nil:
+		return []message.Button{button(ActionAcknowledge, "Acknowledge", ""), rest[0], rest[2]}
+	case s.State == message.Acknowledged:
+		return rest
 	}
 	return nil
 }

@@ -27,6 +27,10 @@ const (
 	EntrySilenced       = "silenced"
 	EntrySilenceOver    = "silence_over"
 	EntryResolved       = "resolved"
+	EntrySnoozed        = "snoozed"
+	EntrySnoozeOver     = "snooze_over"
+	EntryEscalated      = "escalated"
+	EntryReassigned     = "reassigned"
 )
 
 // OpenedText says what an incident was opened for.
@@ -68,6 +72,24 @@ func ResolvedText(name string, after time.Duration, reason string) string {
 		text += " by " + name
 	}
 	return because(text+" after "+Duration(after), reason)
+}
+
+// SnoozedText says who put an incident off, and until when.
+func SnoozedText(name string, until time.Time, reason string) string {
+	return because("Snoozed by "+name+" until "+instant(until), reason)
+}
+
+// SnoozeOverText says that an incident that was put off rings again.
+func SnoozeOverText(name string) string {
+	return "The snooze of " + name + " is over and it is not resolved: it rings again"
+}
+
+// EscalatedText says who asked for more people.
+func EscalatedText(name, reason string) string { return because("Escalated by "+name, reason) }
+
+// ReassignedText says who gave an incident to whom.
+func ReassignedText(name, to, reason string) string {
+	return because("Reassigned by "+name+" to "+to, reason)
 }
 
 // because adds a person's reason.

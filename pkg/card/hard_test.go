@@ -56,7 +56,7 @@ func TestWhatMattersSurvives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		shown, page, notice := card.Card(s, o), card.Page(s, "Ana", permalink, o), card.Notice(s, o)
-		pressable := map[message.State]string{message.Open: "ack resolve", message.Acknowledged: "resolve"}[s.State]
+		pressable := map[message.State]string{message.Open: "ack resolve snooze escalate", message.Acknowledged: "resolve snooze escalate"}[s.State]
 		for name, m := range map[string]message.Message{"card": shown, "page": page, "notice": notice} {
 			if m.Title != s.Title || m.Severity != s.Criticality || m.State != s.State || m.MoreURL != all || m.Text == "" {
 				t.Fatalf("%s: title %.40q, severity %.40q, state %q, more %q, text %.40q", name, m.Title, m.Severity, m.State, m.MoreURL, m.Text)

@@ -28,6 +28,7 @@ type Snapshot struct {
 	AcknowledgedBy string            `json:"acknowledged_by,omitempty"`
 	ResolvedAt     *time.Time        `json:"resolved_at,omitempty"`
 	ResolvedBy     string            `json:"resolved_by,omitempty"`
+	SnoozedUntil   *time.Time        `json:"snoozed_until,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"` // common to all alerts
 	Alerts         []Alert           `json:"alerts,omitempty"` // firing first, newest first
 	Links          []message.Link    `json:"links,omitempty"`

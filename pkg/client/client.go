@@ -98,6 +98,24 @@ func (c *Client) Acknowledge(ctx context.Context, id string, a api.IncidentActio
 	return out, err
 }
 
+// Snooze puts the incident off: it rings again unless it is resolved.
+func (c *Client) Snooze(ctx context.Context, id string, a api.SnoozeIncident) (out api.Incident, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/incidents/"+url.PathEscape(id)+"/snooze", nil, nil, a, &out)
+	return out, err
+}
+
+// Escalate brings on the next step of the incident's escalation.
+func (c *Client) Escalate(ctx context.Context, id string, a api.IncidentAction) (out api.Incident, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/incidents/"+url.PathEscape(id)+"/escalate", nil, nil, a, &out)
+	return out, err
+}
+
+// Reassign pages one person instead.
+func (c *Client) Reassign(ctx context.Context, id string, a api.ReassignIncident) (out api.Incident, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/incidents/"+url.PathEscape(id)+"/reassign", nil, nil, a, &out)
+	return out, err
+}
+
 // Resolve ends the incident by a person's word.
 func (c *Client) Resolve(ctx context.Context, id string, a api.IncidentAction) (out api.Incident, err error) {
 	err = c.do(ctx, http.MethodPost, "/v1/incidents/"+url.PathEscape(id)+"/resolve", nil, nil, a, &out)

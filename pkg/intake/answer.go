@@ -10,7 +10,6 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
-	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -25,12 +24,16 @@ type Actor struct {
 type Answer struct {
 	Incident store.Incident // after it
 	Changed  bool           // this answer did it; else somebody was faster
+	Refused  bool           // the incident's state forbids it: Text says why
+	said     string         // what to tell, where the state alone does not say it
 }
 
 // Text is what to tell the one who answered, in one sentence.
 func (a Answer) Text() string {
 	inc := a.Incident
 	switch {
+	case a.said != "":
+		return a.said
 	case inc.State == message.Resolved && a.Changed:
 		return "You resolved it."
 	case inc.State == message.Resolved && card.Person(inc.ResolvedBy) != "":
@@ -39,6 +42,9 @@ func (a Answer) Text() string {
 		return fmt.Sprintf("It is resolved already, since %s.", clock(inc.ResolvedAt))
 	case a.Changed:
 		return "You acknowledged it."
+	}
+	if inc.SnoozedUntil != nil {
+		return fmt.Sprintf("%s snoozed it already, until %s.", inc.AcknowledgedBy, moment(*inc.SnoozedUntil))
 	}
 	return fmt.Sprintf("%s acknowledged it already, at %s.", inc.AcknowledgedBy, clock(inc.AcknowledgedAt))
 }
@@ -50,35 +56,36 @@ func clock(t *time.Time) string {
 	return t.UTC().Format("15:04:05") + " UTC"
 }
 
+func moment(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") + " UTC" }
+
 // Acknowledge notes that somebody is on it: in one transaction the escalation is withdrawn, pages that are not out are
-// canceled, and cards are to show by whom. The second one to do so changes nothing and is told who was first.
+// canceled, and cards are to show by whom. The second one to do so changes nothing and is told who was first. Whoever
+// acknowledges a snoozed incident takes it over: it does not ring again.
 func (i *Intake) Acknowledge(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
-	return i.answer(ctx, id, by, "acknowledge", reason, func(c *change) bool {
-		if c.inc.State != message.Open {
-			return false
+	return i.answer(ctx, id, by, "acknowledge", reason, func(_ context.Context, c *change, a *Answer) error {
+		if a.Changed = c.inc.State == message.Open || c.inc.SnoozedUntil != nil; !a.Changed {
+			return nil
 		}
-		at := c.at()
-		c.inc.State, c.inc.AcknowledgedAt, c.inc.AcknowledgedBy = message.Acknowledged, &at, by.Name
-		c.visible, c.ended = true, "acknowledged"
-		c.told = append(c.told, plan.Acknowledged)
+		at := c.acknowledge(by.Name)
 		c.note(by.ID, card.EntryAcknowledged, card.AcknowledgedText(by.Name, at.Sub(c.inc.OpenedAt), reason))
-		return true
+		return nil
 	})
 }
 
 // Resolve ends an incident by a person's word. Its alerts may fire on at their source: that opens nothing until
 // reopen_after is over.
 func (i *Intake) Resolve(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
-	return i.answer(ctx, id, by, "resolve", reason, func(c *change) bool {
-		if c.inc.State == message.Resolved {
-			return false
+	return i.answer(ctx, id, by, "resolve", reason, func(_ context.Context, c *change, a *Answer) error {
+		if a.Changed = c.inc.State != message.Resolved; a.Changed {
+			c.resolve(by.Name, by.ID, by.Name, reason)
 		}
-		c.resolve(by.Name, by.ID, by.Name, reason)
-		return true
+		return nil
 	})
 }
 
-func (i *Intake) answer(ctx context.Context, id uuid.UUID, by Actor, action, reason string, apply func(*change) bool) (Answer, error) {
+// answer applies a person's word to a locked incident, once however often the press comes that brought it. apply says in the
+// answer whether it changed anything.
+func (i *Intake) answer(ctx context.Context, id uuid.UUID, by Actor, action, reason string, apply func(context.Context, *change, *Answer) error) (Answer, error) {
 	if by.Name = line(by.Name, MaxWord); by.Name == "" {
 		by.Name = by.ID
 	}
@@ -101,18 +108,22 @@ func (i *Intake) answer(ctx context.Context, id uuid.UUID, by Actor, action, rea
 			}
 		}
 		c := &change{tx: tx, f: i.file(), inc: inc}
-		if !apply(c) {
-			return nil
+		if err := apply(ctx, c, &a); err != nil || !a.Changed {
+			return err
 		}
 		if _, err := c.write(ctx); err != nil {
 			return err
 		}
-		a.Incident, a.Changed = c.inc, true
+		a.Incident = c.inc
 		r.wake = tx.Now()
 		return tx.Audit(ctx, by.ID, action, "incident:"+id.String(), reason)
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return Answer{}, ErrNotFound
+	}
+	var wrong *InputError
+	if errors.As(err, &wrong) {
+		return Answer{}, wrong
 	}
 	if err != nil {
 		return Answer{}, fmt.Errorf("%s incident %s: %w", action, id, err)

@@ -41,6 +41,7 @@ type change struct {
 	due     []store.EscalationStep // to be added
 	fired   []uuid.UUID
 	resting []rest
+	asked   bool // a person asks for pages now: quiet hours don't count
 
 	silenced []store.SilencedAlert // kept back with this change
 	heard    []string              // fingerprints that are kept back no more
@@ -98,10 +99,30 @@ func (c *change) takesPart(notifier string) bool {
 	return slices.ContainsFunc(c.ds, func(d delivery.Delivery) bool { return d.Notifier == notifier && d.Kind != delivery.Page })
 }
 
+// acknowledge says that somebody is on it from now on, and gives the time.
+func (c *change) acknowledge(by string) time.Time {
+	at := c.at()
+	if c.inc.State == message.Open {
+		c.told = append(c.told, plan.Acknowledged)
+	}
+	c.inc.State, c.inc.AcknowledgedAt, c.inc.AcknowledgedBy, c.inc.SnoozedUntil = message.Acknowledged, &at, by, nil
+	c.visible, c.ended = true, "acknowledged"
+	return at
+}
+
+// reopen says that nobody is on it any more. It tells nothing where that was so already.
+func (c *change) reopen() {
+	c.visible = true
+	if c.inc.State != message.Open {
+		c.told = append(c.told, plan.Opened)
+	}
+	c.inc.State, c.inc.AcknowledgedAt, c.inc.AcknowledgedBy, c.inc.SnoozedUntil = message.Open, nil, "", nil
+}
+
 // resolve ends the incident.
 func (c *change) resolve(by, actor, name, reason string) {
 	at := c.at()
-	c.inc.State, c.inc.ResolvedAt, c.inc.ResolvedBy = message.Resolved, &at, by
+	c.inc.State, c.inc.ResolvedAt, c.inc.ResolvedBy, c.inc.SnoozedUntil = message.Resolved, &at, by, nil
 	c.visible, c.ended = true, "resolved"
 	c.told = append(c.told, plan.Resolved)
 	c.note(actor, card.EntryResolved, card.ResolvedText(name, at.Sub(c.inc.OpenedAt), reason))

@@ -29,20 +29,40 @@ func (c *change) start(ctx context.Context, name string) error {
 	if slices.ContainsFunc(c.steps, func(s store.EscalationStep) bool { return s.Name == name }) {
 		return nil
 	}
-	e := c.f.Escalations[name]
+	return c.begin(ctx, name, 0)
+}
+
+// begin runs an escalation from a step on, as if that were the first: those before it are left out of the first round. Rounds
+// go on counting where an earlier run of it has come to.
+func (c *change) begin(ctx context.Context, name string, from int) error {
+	e := escalation(c.f, name)
+	if from >= len(e.Steps) {
+		from = 0
+	}
 	if len(e.Steps) == 0 {
 		return nil
 	}
+	before := 0
+	for _, s := range c.steps {
+		if s.Name == name {
+			before = max(before, s.Round)
+		}
+	}
+	skipped := e.Steps[from].After
 	every := interval(e)
 	rounds := min(e.Repeat+1, max(1, maxSteps/len(e.Steps)))
 	missed := false                         // the step before fires now and reaches nobody: this one's time has come
 	rested, rest := false, time.Duration(0) // a step rests until quiet hours are over: all after it is that much later
 	for round := range rounds {
 		for n, s := range e.Steps {
-			row := store.EscalationStep{
-				ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: round + 1, Step: n, State: "due", Due: time.Duration(round)*every + s.After,
+			if round == 0 && n < from {
+				continue
 			}
-			if round == 0 && !rested && (s.After <= 0 || missed) {
+			row := store.EscalationStep{
+				ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: before + round + 1, Step: n, State: "due", Due: time.Duration(round)*every + s.After - skipped,
+			}
+			if round == 0 && !rested && (row.Due <= 0 || missed) {
+				planned := row.Due
 				did, err := c.fire(ctx, name, s, row.ID)
 				if err != nil {
 					return err
@@ -52,7 +72,7 @@ func (c *change) start(ctx context.Context, name string) error {
 					c.fired = append(c.fired, row.ID)
 				} else {
 					row.Due, row.Rests, missed, rested = did.rests.Sub(c.tx.Now()), true, false, true
-					rest = row.Due - s.After
+					rest = row.Due - planned
 				}
 			} else {
 				missed = false
@@ -62,8 +82,8 @@ func (c *change) start(ctx context.Context, name string) error {
 			c.steps = append(c.steps, row)
 		}
 	}
-	end := store.EscalationStep{ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: rounds, Step: StepEnd, State: "due", Due: time.Duration(rounds) * every}
-	if last := time.Duration(rounds-1)*every + e.Steps[len(e.Steps)-1].After; end.Due <= last {
+	end := store.EscalationStep{ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: before + rounds, Step: StepEnd, State: "due", Due: time.Duration(rounds)*every - skipped}
+	if last := time.Duration(rounds-1)*every + e.Steps[len(e.Steps)-1].After - skipped; end.Due <= last {
 		end.Due = last + defaultEvery
 	}
 	end.Due += rest
@@ -76,6 +96,14 @@ func (c *change) start(ctx context.Context, name string) error {
 type rest struct {
 	step store.EscalationStep
 	by   time.Duration
+}
+
+// escalation is one of the file, or the one that pages a single person: "user:ID", which is what reassigning runs.
+func escalation(f *config.File, name string) config.Escalation {
+	if escalatesToOne(name) {
+		return config.Escalation{Repeat: 2, Every: defaultEvery, Steps: []config.Step{{Page: []string{name}}}}
+	}
+	return f.Escalations[name]
 }
 
 // interval is the time between two rounds.
@@ -100,7 +128,11 @@ func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.U
 	if err := c.readAccounts(ctx); err != nil {
 		return did{}, err
 	}
-	if p := plan.Pages(c.f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
+	f := c.f
+	if c.asked {
+		f = plan.Awake(f)
+	}
+	if p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
 		c.note("tocsin", card.EntryQuietHours, card.RestText(name, p.Asleep))
 		return did{rests: p.Rests}, nil
 	}
@@ -118,7 +150,7 @@ func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.U
 	if len(told) > 0 {
 		c.note("tocsin", card.EntryNotified, card.NotifiedText(told))
 	}
-	p := plan.Pages(c.f, c.accounts, s.Page, c.inc.Criticality, c.cardWait(), c.tx.Now())
+	p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, c.cardWait(), c.tx.Now())
 	for _, line := range p.Lines {
 		c.note("tocsin", card.EntryPaged, line)
 	}
@@ -195,7 +227,7 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 // climb fires a step and, while nobody is reached, the ones after it in the same round.
 func (c *change) climb(ctx context.Context, step store.EscalationStep) error {
 	for {
-		steps := c.f.Escalations[step.Name].Steps
+		steps := escalation(c.f, step.Name).Steps
 		reached := false
 		if step.Step < len(steps) {
 			did, err := c.fire(ctx, step.Name, steps[step.Step], step.ID)

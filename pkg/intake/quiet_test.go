@@ -32,7 +32,7 @@ func quietWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) escalate(id uuid.UUID) (fired int) {
+func (w *world) stepOn(id uuid.UUID) (fired int) {
 	w.t.Helper()
 	for _, s := range w.steps(id) {
 		if s.DueAt == nil {
@@ -84,11 +84,11 @@ func TestWhatIsNotUrgentWaitsForTheEndOfQuietHours(t *testing.T) {
 		t.Error("the timeline does not say why nobody is paged")
 	}
 	within(t, w.dueIn(r.IncidentID), []int{180, 190, 200, 210, 220})
-	if w.escalate(r.IncidentID) != 0 {
+	if w.stepOn(r.IncidentID) != 0 {
 		t.Error("a step fired before its time")
 	}
 	storetest.MoveClock(t, w.url, 181*time.Minute)
-	if fired := w.escalate(r.IncidentID); fired != 1 {
+	if fired := w.stepOn(r.IncidentID); fired != 1 {
 		t.Errorf("%d steps fired at the end of the quiet hours", fired)
 	}
 	if n := len(w.deliveries(r.IncidentID, delivery.Page)); n != 2 {
@@ -107,7 +107,7 @@ func TestALaterStepRestsAsWell(t *testing.T) {
 		t.Fatalf("%d pages for who is awake", n)
 	}
 	storetest.MoveClock(t, w.url, 11*time.Minute)
-	w.escalate(r.IncidentID)
+	w.stepOn(r.IncidentID)
 	if n := len(w.deliveries(r.IncidentID, delivery.Page)); n != 2 {
 		t.Errorf("%d pages: somebody was woken", n)
 	}
@@ -128,7 +128,7 @@ func TestQuietHoursEndWhenTheIncidentBecomesUrgent(t *testing.T) {
 	if !slices.Contains(w.timeline(r.IncidentID), card.EntryUrgent) {
 		t.Error("the timeline does not say that the rest is over")
 	}
-	if fired := w.escalate(r.IncidentID); fired != 1 {
+	if fired := w.stepOn(r.IncidentID); fired != 1 {
 		t.Errorf("%d steps fired", fired)
 	}
 	if n := len(w.deliveries(r.IncidentID, delivery.Page)); n != 2 {

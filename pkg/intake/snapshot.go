@@ -26,7 +26,8 @@ func snapshot(inc store.Incident, alerts []store.Alert) card.Snapshot {
 		IncidentID: inc.ID.String(), Key: inc.Key, Topic: inc.Topic, Title: shorten(inc.Title, snapshotTitle), State: inc.State, Criticality: inc.Criticality,
 		Revision: inc.Revision, Count: inc.Count, Firing: inc.Firing, Resolved: inc.Resolved, Truncated: inc.Truncated, OpenedAt: inc.OpenedAt,
 		AcknowledgedAt: inc.AcknowledgedAt, AcknowledgedBy: inc.AcknowledgedBy, ResolvedAt: inc.ResolvedAt, ResolvedBy: inc.ResolvedBy,
-		Labels: labels(common(alerts)),
+		SnoozedUntil: inc.SnoozedUntil,
+		Labels:       labels(common(alerts)),
 	}
 	for i, a := range alerts {
 		if i == 0 {

@@ -41,7 +41,7 @@ func (c *change) tell() {
 		c.tx.Tell(store.Event{Type: typ, Topic: i.Topic, Body: api.LiveEvent{Incident: &api.Incident{
 			ID: i.ID.String(), Key: i.Key, Source: i.Source, Topic: i.Topic, Title: i.Title, State: string(i.State), Criticality: i.Criticality,
 			Count: i.Count, Firing: i.Firing, Resolved: i.Resolved, OpenedAt: i.OpenedAt.UTC(), AcknowledgedAt: inUTC(i.AcknowledgedAt),
-			AcknowledgedBy: i.AcknowledgedBy, ResolvedAt: inUTC(i.ResolvedAt), ResolvedBy: i.ResolvedBy,
+			AcknowledgedBy: i.AcknowledgedBy, ResolvedAt: inUTC(i.ResolvedAt), ResolvedBy: i.ResolvedBy, SnoozedUntil: inUTC(i.SnoozedUntil),
 		}}})
 	}
 	if c.created {
@@ -49,6 +49,8 @@ func (c *change) tell() {
 	}
 	for _, what := range c.told {
 		switch what {
+		case plan.Opened: // again: its snooze is over, or it was escalated
+			one(api.EventOpened)
 		case plan.Acknowledged:
 			one(api.EventAcknowledged)
 		case plan.Resolved:

@@ -67,6 +67,16 @@ func asleep(u config.User, criticality string, now time.Time) time.Time {
 	return u.Quiet.Over(now)
 }
 
+// Awake is a file in which nobody has quiet hours: for what a person asks for by hand.
+func Awake(f *config.File) *config.File {
+	awake := *f
+	awake.Users = slices.Clone(f.Users)
+	for i := range awake.Users {
+		awake.Users[i].Quiet = nil
+	}
+	return &awake
+}
+
 // person adds the ways to one person. When a way is closed, the next one that is open takes its time.
 func (p *Paging) person(f *config.File, accounts []Account, u config.User, target, why string, high bool, wait time.Duration, now time.Time, done map[string]bool) {
 	name := u.Name

@@ -33,26 +33,36 @@ func (s *Scheduler) Escalate(ctx context.Context) (bool, error) {
 	return fired && len(due) == batch, first
 }
 
-// Unsilence sends what still fires and was kept back by a silence that is over, however long ago. Each incident is looked at
-// again under its lock, so replicas that see the same one send it once.
+// Unsilence sends what still fires and was kept back by a silence that is over, however long ago.
 func (s *Scheduler) Unsilence(ctx context.Context) (bool, error) {
-	var over []uuid.UUID
+	return s.each(ctx, "silences that are over", (*store.Tx).SilencesOver, s.o.Intake.Unsilence)
+}
+
+// Ring makes incidents ring again whose snooze is over, however long ago.
+func (s *Scheduler) Ring(ctx context.Context) (bool, error) {
+	return s.each(ctx, "snoozes that are over", (*store.Tx).SnoozesOver, s.o.Intake.Ring)
+}
+
+// each does what is due with a batch of incidents. Each is looked at again under its lock, so replicas that see the same one
+// do it once.
+func (s *Scheduler) each(ctx context.Context, what string, find func(*store.Tx, context.Context, int) ([]uuid.UUID, error), do func(context.Context, uuid.UUID) (bool, error)) (bool, error) {
+	var due []uuid.UUID
 	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) (err error) {
-		over, err = tx.SilencesOver(ctx, batch)
+		due, err = find(tx, ctx, batch)
 		return err
 	}); err != nil {
-		return false, fmt.Errorf("look for silences that are over: %w", err)
+		return false, fmt.Errorf("look for %s: %w", what, err)
 	}
 	var first error
-	sent := false
-	for _, id := range over {
-		did, err := s.o.Intake.Unsilence(ctx, id)
-		sent = sent || did
+	moved := false
+	for _, id := range due {
+		did, err := do(ctx, id)
+		moved = moved || did
 		if err != nil && first == nil {
 			first = err // the others' time has come all the same
 		}
 	}
-	return sent && len(over) == batch, first
+	return moved && len(due) == batch, first
 }
 
 // Expire ends deliveries whose lifetime is over.

@@ -87,6 +87,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "escalate", Every: 500 * time.Millisecond, Step: s.Escalate, Nudge: s.escalate},
 		{Name: "announce", Every: 500 * time.Millisecond, Step: s.Announce, Nudge: s.announce},
 		{Name: "silences", Every: time.Second, Step: s.Unsilence},
+		{Name: "snoozes", Every: time.Second, Step: s.Ring},
 		{Name: "trouble", Every: 500 * time.Millisecond, Step: s.Trouble},
 		{Name: "pass over", Every: 250 * time.Millisecond, Step: s.PassOver},
 		{Name: "settle", Every: 5 * time.Second, Step: s.Settle},

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
@@ -17,6 +18,9 @@ func (s *Server) incidentRoutes() {
 	route(s, http.MethodGet, "/v1/incidents", api.ScopeRead, "List incidents", http.StatusOK, s.listIncidents)
 	route(s, http.MethodGet, "/v1/incidents/{id}", api.ScopeRead, "An incident with its timeline", http.StatusOK, s.showIncident)
 	route(s, http.MethodPost, "/v1/incidents/{id}/acknowledge", api.ScopeOperate, "Say that somebody works on it", http.StatusOK, s.acknowledge)
+	route(s, http.MethodPost, "/v1/incidents/{id}/snooze", api.ScopeOperate, "Put it off: it rings again unless it is resolved", http.StatusOK, s.snooze)
+	route(s, http.MethodPost, "/v1/incidents/{id}/escalate", api.ScopeOperate, "Bring on the next step of its escalation", http.StatusOK, s.escalate)
+	route(s, http.MethodPost, "/v1/incidents/{id}/reassign", api.ScopeOperate, "Page one person instead", http.StatusOK, s.reassign)
 	route(s, http.MethodPost, "/v1/incidents/{id}/resolve", api.ScopeOperate, "End it by a person's word", http.StatusOK, s.resolve)
 }
 
@@ -93,6 +97,36 @@ func (s *Server) resolve(ctx context.Context, in *actInput) (*body[api.Incident]
 	return s.answerIncident(ctx, in, "resolving the incident", s.intake.Resolve)
 }
 
+func (s *Server) escalate(ctx context.Context, in *actInput) (*body[api.Incident], error) {
+	return s.answerIncident(ctx, in, "escalating the incident", s.intake.EscalateNow)
+}
+
+type snoozeInput struct {
+	ID   string `path:"id" format:"uuid"`
+	Body api.SnoozeIncident
+}
+
+func (s *Server) snooze(ctx context.Context, in *snoozeInput) (*body[api.Incident], error) {
+	d, err := config.ParseDuration(in.Body.For)
+	if err != nil {
+		return nil, s.intakeError(ctx, "snoozing the incident", &intake.InputError{Field: "for", Message: in.Body.For + " is no duration: write for example 30m, 2h or 1d"})
+	}
+	return s.answerIncident(ctx, &actInput{ID: in.ID, Body: &in.Body.IncidentAction}, "snoozing the incident", func(ctx context.Context, id uuid.UUID, by intake.Actor, reason string) (intake.Answer, error) {
+		return s.intake.Snooze(ctx, id, by, d, reason)
+	})
+}
+
+type reassignInput struct {
+	ID   string `path:"id" format:"uuid"`
+	Body api.ReassignIncident
+}
+
+func (s *Server) reassign(ctx context.Context, in *reassignInput) (*body[api.Incident], error) {
+	return s.answerIncident(ctx, &actInput{ID: in.ID, Body: &in.Body.IncidentAction}, "reassigning the incident", func(ctx context.Context, id uuid.UUID, by intake.Actor, reason string) (intake.Answer, error) {
+		return s.intake.Reassign(ctx, id, by, in.Body.To, reason)
+	})
+}
+
 // answerIncident is idempotent: the second one to answer gets the incident with who was first.
 func (s *Server) answerIncident(ctx context.Context, in *actInput, doing string, do act) (*body[api.Incident], error) {
 	var b api.IncidentAction
@@ -110,6 +144,9 @@ func (s *Server) answerIncident(ctx context.Context, in *actInput, doing string,
 		}
 		return nil, s.intakeError(ctx, doing, err)
 	}
+	if a.Refused {
+		return nil, problem(http.StatusConflict, "", a.Text())
+	}
 	if a.Changed {
 		s.log.Infow("incident answered", "incident", in.ID, "state", string(a.Incident.State), "by", by.ID, "through", callerOf(ctx).actor())
 	}
@@ -120,8 +157,15 @@ func (s *Server) answerIncident(ctx context.Context, in *actInput, doing string,
 // answer.
 func (s *Server) pressAs(ctx context.Context, u config.User, p press, incident uuid.UUID) (string, error) {
 	do := s.intake.Acknowledge
-	if p.action == "resolve" {
+	switch p.action {
+	case card.ActionResolve:
 		do = s.intake.Resolve
+	case card.ActionEscalate:
+		do = s.intake.EscalateNow
+	case card.ActionSnooze:
+		do = func(ctx context.Context, id uuid.UUID, by intake.Actor, reason string) (intake.Answer, error) {
+			return s.intake.Snooze(ctx, id, by, intake.DefaultSnooze, reason)
+		}
 	}
 	by := intake.Actor{ID: "user:" + u.ID, Name: userName(s.file(), u.ID), Callback: p.key}
 	a, err := do(ctx, incident, by, "")

@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
@@ -23,7 +25,7 @@ const (
 type press struct {
 	provider string // slack, telegram
 	key      string // the same on every redelivery of this press
-	action   string // ack, resolve
+	action   string // ack, resolve, snooze, escalate
 	incident string
 	account  string // the chat's id of the presser
 	name     string // what the chat calls the presser
@@ -33,7 +35,7 @@ type press struct {
 // that this press was answered before. An error means that nothing is known to have happened.
 func (s *Server) apply(ctx context.Context, p press) (string, error) {
 	id, err := uuid.Parse(p.incident)
-	if err != nil || p.action != "ack" && p.action != "resolve" {
+	if err != nil || !slices.Contains([]string{card.ActionAcknowledge, card.ActionResolve, card.ActionSnooze, card.ActionEscalate}, p.action) {
 		return "This button is of another version of tocsin: nothing was changed.", nil //nolint:nilerr // that is the answer
 	}
 	user, known, err := s.presser(ctx, p)

@@ -257,6 +257,7 @@ func incidentWire(r query.Incident) api.Incident {
 		ID: r.ID.String(), Key: r.Key, Source: r.Source, Topic: r.Topic, Title: r.Title, State: r.State, Criticality: r.Criticality,
 		Count: r.Count, Firing: r.Firing, Resolved: r.Resolved, OpenedAt: r.OpenedAt.UTC(),
 		AcknowledgedAt: utc(r.AcknowledgedAt), AcknowledgedBy: deref(r.AcknowledgedBy), ResolvedAt: utc(r.ResolvedAt), ResolvedBy: deref(r.ResolvedBy),
+		SnoozedUntil: utc(r.SnoozedUntil),
 	}
 }
 

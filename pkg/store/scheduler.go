@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
@@ -127,4 +128,18 @@ func (tx *Tx) IncidentState(ctx context.Context, id uuid.UUID) (message.State, e
 		return "", err
 	}
 	return message.State(rows[0].State), nil
+}
+
+// SnoozesOver are incidents whose snooze is over, not locked.
+func (tx *Tx) SnoozesOver(ctx context.Context, limit int) ([]uuid.UUID, error) {
+	return tx.q.SnoozesOver(ctx, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+}
+
+// LastEntry is the newest entry of a type on an incident's timeline, and its age.
+func (tx *Tx) LastEntry(ctx context.Context, incidentID uuid.UUID, typ string) (e card.Entry, age time.Duration, ok bool, err error) {
+	rows, err := tx.q.LastTimeline(ctx, incidentID, typ)
+	if err != nil || len(rows) == 0 {
+		return card.Entry{}, 0, false, err
+	}
+	return card.Entry{At: rows[0].At, Actor: rows[0].Actor, Type: typ, Text: rows[0].Text}, rows[0].Age, true, nil
 }

@@ -109,7 +109,7 @@ func (tx *Tx) SaveIncident(ctx context.Context, i Incident) error {
 	return tx.q.SaveIncident(ctx, query.SaveIncidentParams{
 		ID: i.ID, Topic: i.Topic, Title: i.Title, State: string(i.State), Criticality: i.Criticality, Count: i.Count, Firing: i.Firing, Resolved: i.Resolved,
 		Truncated: i.Truncated, Revision: i.Revision, Sequence: i.Sequence, AcknowledgedAt: i.AcknowledgedAt, AcknowledgedBy: text(i.AcknowledgedBy),
-		ResolvedAt: i.ResolvedAt, ResolvedBy: text(i.ResolvedBy),
+		ResolvedAt: i.ResolvedAt, ResolvedBy: text(i.ResolvedBy), SnoozedUntil: i.SnoozedUntil,
 	})
 }
 
@@ -292,6 +292,7 @@ func toIncident(r query.Incident) Incident {
 		ID: r.ID, Key: r.Key, Source: r.Source, Topic: r.Topic, Title: r.Title, State: message.State(r.State), Criticality: r.Criticality, Count: r.Count,
 		Firing: r.Firing, Resolved: r.Resolved, Truncated: r.Truncated, Revision: r.Revision, Sequence: r.Sequence, OpenedAt: r.OpenedAt,
 		AcknowledgedAt: r.AcknowledgedAt, AcknowledgedBy: deref(r.AcknowledgedBy), ResolvedAt: r.ResolvedAt, ResolvedBy: deref(r.ResolvedBy),
+		SnoozedUntil: r.SnoozedUntil,
 	}
 }
 

@@ -30,6 +30,7 @@ type Incident struct {
 	AcknowledgedBy string
 	ResolvedAt     *time.Time
 	ResolvedBy     string
+	SnoozedUntil   *time.Time // acknowledged, and rings again then
 }
 
 // Alert is one fingerprint within an incident.

@@ -18,7 +18,7 @@ select * from incident where key = @key and state = 'resolved' order by resolved
 -- name: SaveIncident :exec
 update incident set title = @title, state = @state, criticality = @criticality, count = @count, firing = @firing, resolved = @resolved,
   truncated = @truncated, revision = @revision, sequence = @sequence, acknowledged_at = @acknowledged_at, acknowledged_by = @acknowledged_by,
-  resolved_at = @resolved_at, resolved_by = @resolved_by, topic = @topic
+  resolved_at = @resolved_at, resolved_by = @resolved_by, topic = @topic, snoozed_until = @snoozed_until
 where id = @id;
 
 -- name: FindAlert :one
@@ -49,3 +49,12 @@ select * from content where id = any(@ids::uuid[]);
 
 -- name: IncidentStates :many
 select id, state from incident where id = any(@ids::uuid[]);
+
+-- name: SnoozesOver :many
+-- Incidents whose snooze is over, the longest over first.
+select id from incident where snoozed_until <= now() order by snoozed_until limit @most;
+
+-- name: LastTimeline :many
+-- The newest entry of a type, with its age by the database's clock.
+select t.actor, t.text, t.at, (clock_timestamp() - t.at)::interval as age
+from timeline t where t.incident_id = @incident_id and t.type = @type order by t.sequence desc limit 1;

@@ -157,7 +157,7 @@ func (q *Queries) IncidentStates(ctx context.Context, ids []uuid.UUID) ([]Incide
 }
 
 const lastResolvedIncident = `-- name: LastResolvedIncident :one
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by from incident where key = $1 and state = 'resolved' order by resolved_at desc limit 1
+select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident where key = $1 and state = 'resolved' order by resolved_at desc limit 1
 `
 
 func (q *Queries) LastResolvedIncident(ctx context.Context, key string) (Incident, error) {
@@ -182,12 +182,51 @@ func (q *Queries) LastResolvedIncident(ctx context.Context, key string) (Inciden
 		&i.AcknowledgedBy,
 		&i.ResolvedAt,
 		&i.ResolvedBy,
+		&i.SnoozedUntil,
 	)
 	return i, err
 }
 
+const lastTimeline = `-- name: LastTimeline :many
+select t.actor, t.text, t.at, (clock_timestamp() - t.at)::interval as age
+from timeline t where t.incident_id = $1 and t.type = $2 order by t.sequence desc limit 1
+`
+
+type LastTimelineRow struct {
+	Actor string
+	Text  string
+	At    time.Time
+	Age   time.Duration
+}
+
+// The newest entry of a type, with its age by the database's clock.
+func (q *Queries) LastTimeline(ctx context.Context, incidentID uuid.UUID, type_ string) ([]LastTimelineRow, error) {
+	rows, err := q.db.Query(ctx, lastTimeline, incidentID, type_)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LastTimelineRow
+	for rows.Next() {
+		var i LastTimelineRow
+		if err := rows.Scan(
+			&i.Actor,
+			&i.Text,
+			&i.At,
+			&i.Age,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockIncident = `-- name: LockIncident :one
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by from incident where id = $1 for update
+select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident where id = $1 for update
 `
 
 func (q *Queries) LockIncident(ctx context.Context, id uuid.UUID) (Incident, error) {
@@ -212,12 +251,13 @@ func (q *Queries) LockIncident(ctx context.Context, id uuid.UUID) (Incident, err
 		&i.AcknowledgedBy,
 		&i.ResolvedAt,
 		&i.ResolvedBy,
+		&i.SnoozedUntil,
 	)
 	return i, err
 }
 
 const lockLiveIncident = `-- name: LockLiveIncident :one
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by from incident where key = $1 and state <> 'resolved' for update
+select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident where key = $1 and state <> 'resolved' for update
 `
 
 func (q *Queries) LockLiveIncident(ctx context.Context, key string) (Incident, error) {
@@ -242,6 +282,7 @@ func (q *Queries) LockLiveIncident(ctx context.Context, key string) (Incident, e
 		&i.AcknowledgedBy,
 		&i.ResolvedAt,
 		&i.ResolvedBy,
+		&i.SnoozedUntil,
 	)
 	return i, err
 }
@@ -250,7 +291,7 @@ const openIncident = `-- name: OpenIncident :one
 insert into incident (id, key, source, topic, title, state, criticality, opened_at)
 values ($1, $2, $3, $4, $5, 'open', $6, clock_timestamp())
 on conflict (key) where state <> 'resolved' do update set key = excluded.key
-returning incident.id, incident.key, incident.source, incident.topic, incident.title, incident.state, incident.criticality, incident.count, incident.firing, incident.resolved, incident.truncated, incident.revision, incident.sequence, incident.opened_at, incident.acknowledged_at, incident.acknowledged_by, incident.resolved_at, incident.resolved_by, (xmax = 0)::boolean as created
+returning incident.id, incident.key, incident.source, incident.topic, incident.title, incident.state, incident.criticality, incident.count, incident.firing, incident.resolved, incident.truncated, incident.revision, incident.sequence, incident.opened_at, incident.acknowledged_at, incident.acknowledged_by, incident.resolved_at, incident.resolved_by, incident.snoozed_until, (xmax = 0)::boolean as created
 `
 
 type OpenIncidentParams struct {
@@ -298,6 +339,7 @@ func (q *Queries) OpenIncident(ctx context.Context, arg OpenIncidentParams) (Ope
 		&i.Incident.AcknowledgedBy,
 		&i.Incident.ResolvedAt,
 		&i.Incident.ResolvedBy,
+		&i.Incident.SnoozedUntil,
 		&i.Created,
 	)
 	return i, err
@@ -359,8 +401,8 @@ func (q *Queries) PutContent(ctx context.Context, iD uuid.UUID, revision int, bo
 const saveIncident = `-- name: SaveIncident :exec
 update incident set title = $1, state = $2, criticality = $3, count = $4, firing = $5, resolved = $6,
   truncated = $7, revision = $8, sequence = $9, acknowledged_at = $10, acknowledged_by = $11,
-  resolved_at = $12, resolved_by = $13, topic = $14
-where id = $15
+  resolved_at = $12, resolved_by = $13, topic = $14, snoozed_until = $15
+where id = $16
 `
 
 type SaveIncidentParams struct {
@@ -378,6 +420,7 @@ type SaveIncidentParams struct {
 	ResolvedAt     *time.Time
 	ResolvedBy     *string
 	Topic          string
+	SnoozedUntil   *time.Time
 	ID             uuid.UUID
 }
 
@@ -397,9 +440,35 @@ func (q *Queries) SaveIncident(ctx context.Context, arg SaveIncidentParams) erro
 		arg.ResolvedAt,
 		arg.ResolvedBy,
 		arg.Topic,
+		arg.SnoozedUntil,
 		arg.ID,
 	)
 	return err
+}
+
+const snoozesOver = `-- name: SnoozesOver :many
+select id from incident where snoozed_until <= now() order by snoozed_until limit $1
+`
+
+// Incidents whose snooze is over, the longest over first.
+func (q *Queries) SnoozesOver(ctx context.Context, most int32) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, snoozesOver, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const timelineOf = `-- name: TimelineOf :many

@@ -199,6 +199,7 @@ type Incident struct {
 	AcknowledgedBy *string
 	ResolvedAt     *time.Time
 	ResolvedBy     *string
+	SnoozedUntil   *time.Time
 }
 
 type LinkCode struct {

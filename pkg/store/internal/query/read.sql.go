@@ -334,7 +334,7 @@ func (q *Queries) PageIncidentDeliveries(ctx context.Context, arg PageIncidentDe
 
 const pageIncidents = `-- name: PageIncidents :many
 
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by from incident
+select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident
 where id < $1
 order by id desc
 limit $2
@@ -370,6 +370,7 @@ func (q *Queries) PageIncidents(ctx context.Context, before uuid.UUID, most int3
 			&i.AcknowledgedBy,
 			&i.ResolvedAt,
 			&i.ResolvedBy,
+			&i.SnoozedUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -382,7 +383,7 @@ func (q *Queries) PageIncidents(ctx context.Context, before uuid.UUID, most int3
 }
 
 const pageLiveIncidents = `-- name: PageLiveIncidents :many
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by from incident
+select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident
 where state <> 'resolved' and id < $1 and ($2::text = '' or state = $2)
 order by id desc
 limit $3
@@ -416,6 +417,7 @@ func (q *Queries) PageLiveIncidents(ctx context.Context, before uuid.UUID, state
 			&i.AcknowledgedBy,
 			&i.ResolvedAt,
 			&i.ResolvedBy,
+			&i.SnoozedUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -510,7 +512,7 @@ func (q *Queries) PagePendingDeliveries(ctx context.Context, arg PagePendingDeli
 }
 
 const pageResolvedIncidents = `-- name: PageResolvedIncidents :many
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by from incident
+select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident
 where state = 'resolved' and id < $1
 order by id desc
 limit $2
@@ -544,6 +546,7 @@ func (q *Queries) PageResolvedIncidents(ctx context.Context, before uuid.UUID, m
 			&i.AcknowledgedBy,
 			&i.ResolvedAt,
 			&i.ResolvedBy,
+			&i.SnoozedUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -702,7 +705,7 @@ func (q *Queries) ReadDelivery(ctx context.Context, id uuid.UUID) (Delivery, err
 }
 
 const readIncident = `-- name: ReadIncident :one
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by from incident where id = $1
+select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident where id = $1
 `
 
 func (q *Queries) ReadIncident(ctx context.Context, id uuid.UUID) (Incident, error) {
@@ -727,6 +730,7 @@ func (q *Queries) ReadIncident(ctx context.Context, id uuid.UUID) (Incident, err
 		&i.AcknowledgedBy,
 		&i.ResolvedAt,
 		&i.ResolvedBy,
+		&i.SnoozedUntil,
 	)
 	return i, err
 }

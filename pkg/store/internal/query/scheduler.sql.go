@@ -79,7 +79,7 @@ func (q *Queries) Hurry(ctx context.Context, id uuid.UUID) (int64, error) {
 }
 
 const liveIncidentsOfSource = `-- name: LiveIncidentsOfSource :many
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by from incident where source = $1 and state <> 'resolved' order by id limit $2
+select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident where source = $1 and state <> 'resolved' order by id limit $2
 `
 
 func (q *Queries) LiveIncidentsOfSource(ctx context.Context, source string, most int32) ([]Incident, error) {
@@ -110,6 +110,7 @@ func (q *Queries) LiveIncidentsOfSource(ctx context.Context, source string, most
 			&i.AcknowledgedBy,
 			&i.ResolvedAt,
 			&i.ResolvedBy,
+			&i.SnoozedUntil,
 		); err != nil {
 			return nil, err
 		}
