@@ -20,6 +20,7 @@ const (
 	EntryNotified       = "notified"
 	EntryQuietHours     = "quiet_hours"
 	EntryUrgent         = "urgent"
+	EntryRings          = "rings_again"
 	EntryHandedOver     = "handed_over"
 	EntryTruncated      = "truncated"
 	EntryNobodyAnswered = "nobody_answered"
@@ -77,6 +78,16 @@ func ResolvedText(name string, after time.Duration, reason string) string {
 // SnoozedText says who put an incident off, and until when.
 func SnoozedText(name string, until time.Time, reason string) string {
 	return because("Snoozed by "+name+" until "+instant(until), reason)
+}
+
+// RingsAgainText is what an acknowledgement says more that holds for a time only.
+func RingsAgainText(d time.Duration) string {
+	return "; it rings again after " + Duration(d) + " unless it is resolved by then"
+}
+
+// RingsText says that the time of an acknowledgement is over.
+func RingsText(name string, d time.Duration) string {
+	return "Acknowledged by " + name + " " + Duration(d) + " ago and not resolved: it rings again"
 }
 
 // SnoozeOverText says that an incident that was put off rings again.

@@ -79,7 +79,7 @@ type Contact struct {
 type Escalation struct {
 	Repeat     int           // further rounds
 	Every      time.Duration // between rounds; default the last step's After
-	AckTimeout time.Duration // not supported yet: the file refuses it
+	AckTimeout time.Duration // an acknowledgement rings again after it; 0: never
 	Steps      []Step
 }
 

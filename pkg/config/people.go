@@ -243,7 +243,7 @@ func (l *loader) escalations(root *object) {
 		if e.Repeat > 0 && e.Every == 0 && len(e.Steps) > 0 {
 			o.get("repeat").problem("set every, for example 10m", "the rounds would follow one another at once")
 		}
-		o.unsupported("ack_timeout")
+		e.AckTimeout = o.duration("ack_timeout", 0, time.Minute)
 		o.done(nil)
 		l.file.Escalations[name] = e
 	}

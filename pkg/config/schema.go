@@ -88,7 +88,7 @@ func fileShape() shape {
 			}))),
 		})),
 		"escalations": mapOf("Who is paged when, until someone answers.", group("", map[string]shape{
-			"repeat": count("Further rounds; 0.", 0, maxRepeat), "every": span("From one round to the next."),
+			"repeat": count("Further rounds; 0.", 0, maxRepeat), "every": span("From one round to the next."), "ack_timeout": span("It rings again that long after an acknowledgement, unless it is resolved; never."),
 			"steps": needed(listOf("In the order of after.", group("", map[string]shape{
 				"after": span("From the beginning of the round."), "page": listOf("schedule:ID or user:ID.", text("")), "notify": listOf("Notifiers with a place of their own.", text("")),
 			}))),

@@ -35,13 +35,14 @@ type change struct {
 	steps    []store.EscalationStep
 	accounts []plan.Account
 
-	joined  []string // notifiers that join the incident with this change
-	again   []string // notifiers without a card that an escalation tells once more
-	pages   []pagesOf
-	due     []store.EscalationStep // to be added
-	fired   []uuid.UUID
-	resting []rest
-	asked   bool // a person asks for pages now: quiet hours don't count
+	joined   []string // notifiers that join the incident with this change
+	again    []string // notifiers without a card that an escalation tells once more
+	pages    []pagesOf
+	due      []store.EscalationStep // to be added
+	fired    []uuid.UUID
+	resting  []rest
+	reopened bool // nobody is on it any more: no acknowledgement's time is waited for
+	asked    bool // a person asks for pages now: quiet hours don't count
 
 	silenced []store.SilencedAlert // kept back with this change
 	heard    []string              // fingerprints that are kept back no more
@@ -112,7 +113,7 @@ func (c *change) acknowledge(by string) time.Time {
 
 // reopen says that nobody is on it any more. It tells nothing where that was so already.
 func (c *change) reopen() {
-	c.visible = true
+	c.visible, c.reopened = true, true
 	if c.inc.State != message.Open {
 		c.told = append(c.told, plan.Opened)
 	}
@@ -169,6 +170,11 @@ func (c *change) writeSteps(ctx context.Context) error {
 	if c.ended != "" {
 		if err := c.tx.WithdrawSteps(ctx, c.inc.ID, c.ended); err != nil {
 			return fmt.Errorf("withdraw the escalation: %w", err)
+		}
+	}
+	if c.reopened {
+		if err := c.tx.WithdrawStep(ctx, c.inc.ID, StepRing, "reopened"); err != nil {
+			return fmt.Errorf("withdraw the time of an acknowledgement: %w", err)
 		}
 	}
 	if err := c.tx.AddSteps(ctx, c.due...); err != nil {

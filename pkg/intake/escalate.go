@@ -201,11 +201,15 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 		if at < 0 || c.steps[at].DueAt == nil || c.steps[at].DueAt.After(tx.Now()) {
 			return nil
 		}
+		step := c.steps[at]
+		if step.Step == StepRing {
+			fired, r.wake = inc.State == message.Acknowledged, tx.Now()
+			return c.ring(ctx, step)
+		}
 		if inc.State != message.Open {
 			return tx.WithdrawSteps(ctx, inc.ID, string(inc.State))
 		}
 		fired = true
-		step := c.steps[at]
 		if step.Step == StepEnd {
 			r, err = i.end(ctx, c, step)
 			return err

@@ -54,7 +54,7 @@ func (c *change) further(ctx context.Context) (bool, error) {
 	for _, name := range c.ran() {
 		from := 0
 		for _, s := range c.steps {
-			if s.Name == name && s.State == "fired" && s.Step != StepEnd {
+			if s.Name == name && s.State == "fired" && s.Step >= 0 {
 				from = s.Step + 1
 			}
 		}
@@ -76,7 +76,7 @@ func (c *change) nextNow(ctx context.Context) (bool, error) {
 	for _, name := range c.ran() {
 		next := store.EscalationStep{}
 		for _, s := range c.steps {
-			if s.Name == name && s.DueAt != nil && s.Step != StepEnd && (next.DueAt == nil || s.DueAt.Before(*next.DueAt)) {
+			if s.Name == name && s.DueAt != nil && s.Step >= 0 && (next.DueAt == nil || s.DueAt.Before(*next.DueAt)) {
 				next = s
 			}
 		}

@@ -49,6 +49,12 @@ func (tx *Tx) WithdrawSteps(ctx context.Context, incidentID uuid.UUID, reason st
 	return err
 }
 
+// WithdrawStep ends one due step of an incident, in each of its escalations.
+func (tx *Tx) WithdrawStep(ctx context.Context, incidentID uuid.UUID, step int, reason string) error {
+	_, err := tx.q.WithdrawStep(ctx, reason, incidentID, step)
+	return err
+}
+
 // BringForward makes a due step due now.
 func (tx *Tx) BringForward(ctx context.Context, id uuid.UUID) error {
 	return one(tx.q.BringForward(ctx, id))

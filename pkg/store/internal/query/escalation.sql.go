@@ -231,6 +231,18 @@ func (q *Queries) WakeSteps(ctx context.Context, incidentID uuid.UUID) (int64, e
 	return result.RowsAffected(), nil
 }
 
+const withdrawStep = `-- name: WithdrawStep :execrows
+update escalation set state = 'withdrawn', due_at = null, reason = $1 where incident_id = $2 and step = $3 and state = 'due'
+`
+
+func (q *Queries) WithdrawStep(ctx context.Context, reason string, incidentID uuid.UUID, step int) (int64, error) {
+	result, err := q.db.Exec(ctx, withdrawStep, reason, incidentID, step)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const withdrawSteps = `-- name: WithdrawSteps :execrows
 update escalation set state = 'withdrawn', due_at = null, reason = $1 where incident_id = $2 and state = 'due'
 `
