@@ -142,7 +142,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.store.OnEnded(func(e store.Ended) { a.ended(a.counters, e) })
 	a.store.OnTold(func() { a.server.Rung(); a.bell.tellEvents() })
 	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
-	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
+	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Provider: byName, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
 	a.dead = make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{
 		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow,

@@ -18,6 +18,8 @@ type File struct {
 	Worker      Worker
 	Users       []User
 	Schedules   []oncall.Schedule
+	Notices     map[string]Notices   // by schedule
+	UserGroups  map[string]UserGroup // by schedule; only those that have one
 	Escalations map[string]Escalation
 	Notifiers   map[string]Notifier
 	Routes      []Route

@@ -108,6 +108,7 @@ func contact(o *object) Contact {
 }
 
 func (l *loader) schedules(root *object) {
+	l.file.Notices, l.file.UserGroups = map[string]Notices{}, map[string]UserGroup{}
 	for _, v := range root.get("schedules").list() {
 		o := v.object()
 		if o == nil {
@@ -129,7 +130,11 @@ func (l *loader) schedules(root *object) {
 			}
 		}
 		s.Partial = o.oneOf("coverage", "full", "full", "partial") == "partial"
-		o.unsupported("user_group", "notices", "ical_url")
+		l.file.Notices[s.ID] = notices(o)
+		if g, ok := l.userGroup(o); ok {
+			l.file.UserGroups[s.ID] = g
+		}
+		o.unsupported("ical_url")
 		o.done(nil)
 		l.file.Schedules = append(l.file.Schedules, s)
 	}

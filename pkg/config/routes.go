@@ -182,7 +182,7 @@ func (v value) strict() bool {
 // selfKinds are the kinds of self-alerts (job _tocsin).
 var selfKinds = []string{
 	"delivery_rejected", "delivery_unreachable", "delivery_held", "delivery_exhausted", "delivery_expired", "reload_failed",
-	"notifier_broken", "nobody_answered", "unrouted", "unreachable_soon", "coverage_gap", "heartbeat_missed",
+	"notifier_broken", "nobody_answered", "unrouted", "unreachable_soon", "coverage_gap", "heartbeat_missed", "user_group_failed",
 }
 
 // selfCriticalities stand for all: a self-alert has the criticality of what it is about.

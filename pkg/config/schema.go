@@ -78,7 +78,11 @@ func fileShape() shape {
 			})),
 		})),
 		"schedules": listOf("Who is on call when.", group("", map[string]shape{
-			"id": needed(text("schedule:ID in escalations.")), "name": text(""), "owner": text(""), "time_zone": needed(text("Of its wall clocks, as Europe/Berlin.")),
+			"notices": {sort: "off", doc: "What people are told of their shifts: of the start, if left out.", keys: map[string]shape{
+				"start": yes("When it starts; true."), "end": yes("When it ends."), "evening": text("The day before it starts, at this time: 18:00."),
+			}},
+			"user_group": {sort: "either", doc: "A Slack user group that has whoever is on call as its members.", keys: map[string]shape{"id": needed(text("S...")), "notifier": needed(text("Of type slack, with a token."))}},
+			"id":         needed(text("schedule:ID in escalations.")), "name": text(""), "owner": text(""), "time_zone": needed(text("Of its wall clocks, as Europe/Berlin.")),
 			"coverage": one("partial: gaps are meant, and nobody is told of them.", "full", "partial"),
 			"layers": needed(listOf("Where several cover an instant, the later one counts.", group("", map[string]shape{
 				"name": text(""), "users": needed(listOf("In the order of their turns; an item may be a list of people.", shape{sort: "turn"})),

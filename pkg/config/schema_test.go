@@ -19,7 +19,7 @@ database: {url: "postgres://tocsin@db/tocsin"}
 worker: {}
 reload: {}
 users: [{id: ana, time_zone: UTC, quiet_hours: {days: [mon], hours: "22:00-07:00", time_zone: UTC}, contacts: [{via: telegram, address: "7"}]}]
-schedules: [{id: primary, time_zone: UTC, layers: [{users: [ana], active: {days: [mon]}}]}]
+schedules: [{id: primary, notices: {start: true, end: true, evening: "18:00"}, user_group: {id: S1, notifier: slack}, time_zone: UTC, layers: [{users: [ana], active: {days: [mon]}}]}]
 escalations: {default: {steps: [{page: ["user:ana"]}]}}
 notifiers:
   slack: {type: slack, token: t, channel: C1, retries: {count: 1}, pace: {account: 1/s}}

@@ -24,6 +24,8 @@ const (
 	SelfNotifierBroken = "notifier_broken"
 	SelfReloadFailed   = "reload_failed"
 	SelfHeartbeat      = "heartbeat_missed"
+	SelfUnreachable    = "unreachable_soon"
+	SelfUserGroup      = "user_group_failed"
 )
 
 // Self is an alert of tocsin about itself. What has the same kind and About is one incident.

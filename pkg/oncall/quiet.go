@@ -19,3 +19,10 @@ func (w Window) Over(t time.Time) time.Time {
 	}
 	return time.Time{}
 }
+
+// DayBefore is the time of day, in minutes since midnight, on the day before the one in which t lies, by the clock on the wall
+// of a zone.
+func DayBefore(t time.Time, minute int, zone *time.Location) time.Time {
+	year, month, day := t.In(zone).Date()
+	return instant(time.Date(year, month, day-1, 0, minute, 0, 0, time.UTC), zone).In(zone)
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	FileError func() string
 	Version   string                      // this binary's version
 	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
+	// Provider is that of a notifier of the file: for what is asked of a chat without sending. May be nil.
+	Provider func(notifier string) (provider.Provider, bool)
 	// Decided is told how many deliveries a decision on many was applied to. May be nil.
 	Decided func(action string, deliveries int)
 }
@@ -43,6 +46,8 @@ type Scheduler struct {
 	o                           Options
 	announce, escalate, exhaust chan struct{} // nudges; one that waits is enough
 	lapse, missed               ear
+	// Checksums of the file that notices, groups and ways to people were last compared with: what an earlier file left is withdrawn.
+	noticed, grouped, reached string
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -98,6 +103,9 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "missed", Every: 2 * time.Second, Step: s.Missed},
 		{Name: "decide", Every: 250 * time.Millisecond, Step: s.Decide},
 		{Name: "on call", Every: 2 * time.Second, Step: s.OnCall},
+		{Name: "notices", Every: 5 * time.Second, Step: s.Notices},
+		{Name: "user groups", Every: 5 * time.Second, Step: s.Groups},
+		{Name: "reachability", Every: 30 * time.Second, Step: s.Reachability},
 		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},
@@ -170,6 +178,9 @@ func (s *Scheduler) Partitions(ctx context.Context) (bool, error) {
 // Purge sweeps away what only guards against repeats and is too old to, and pauses that are over.
 func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
 	if err := s.o.Store.PurgePauses(ctx, Alive); err != nil {
+		return false, err
+	}
+	if err := s.o.Store.PurgeNotices(ctx, 1000); err != nil {
 		return false, err
 	}
 	n, err := s.o.Store.Purge(ctx, 1000)

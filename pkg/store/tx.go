@@ -209,6 +209,9 @@ func (tx *Tx) AddDeliveries(ctx context.Context, ds ...NewDelivery) error {
 			Notifier: d.Notifier, Target: d.Target, State: string(delivery.Pending), Delay: d.Delay, Desired: max(d.Desired, 1), CardID: nonzero(d.CardID), StepID: nonzero(d.StepID),
 			Lifetime: d.Lifetime, Reason: d.Reason,
 		}
+		if p.EndsIn = d.Lifetime; d.FromDue {
+			p.EndsIn += d.Delay
+		}
 		if d.Wait > 0 {
 			p.Waits, p.Delay, p.Reason = true, d.Wait, "waiting_for_card"
 		}

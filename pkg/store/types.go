@@ -65,6 +65,7 @@ type NewDelivery struct {
 	Delay      time.Duration
 	Wait       time.Duration // page: longest wait for the card; Delay is then ignored and the row is due after Wait
 	Lifetime   time.Duration // 0: none of its own
+	FromDue    bool          // its lifetime counts from the end of Delay, not from its making
 	CardID     uuid.UUID     // thread: whose thread it is
 	StepID     uuid.UUID     // page: the escalation step that made it
 	Reason     string        // why it is there, where that is not plain

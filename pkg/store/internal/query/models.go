@@ -233,6 +233,37 @@ type Pace struct {
 	Begun []time.Time
 }
 
+type Reach struct {
+	UserID    string
+	Via       string
+	DueAt     time.Time
+	CheckedAt *time.Time
+	Closed    bool
+	Since     *time.Time
+	Reason    string
+	Sentence  string
+}
+
+type ReachTold struct {
+	Schedule string
+	UserID   string
+	What     string
+	At       time.Time
+}
+
+type ShiftNotice struct {
+	Schedule   string
+	UserID     string
+	What       string
+	At         time.Time
+	StartsAt   *time.Time
+	EndsAt     *time.Time
+	DueAt      time.Time
+	DeliveryID uuid.UUID
+	ContentID  uuid.UUID
+	Withdrawn  bool
+}
+
 type Silence struct {
 	ID        uuid.UUID
 	CreatedAt time.Time
