@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -131,6 +132,13 @@ func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.U
 	f := c.f
 	if c.asked {
 		f = plan.Awake(f)
+	}
+	if slices.ContainsFunc(s.Page, func(target string) bool { return strings.HasPrefix(target, "schedule:") }) {
+		overrides, err := c.tx.OverridesNow(ctx)
+		if err != nil {
+			return did{}, err
+		}
+		f = f.WithOverrides(overrides)
 	}
 	if p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
 		c.note("tocsin", card.EntryQuietHours, card.RestText(name, p.Asleep))

@@ -61,7 +61,11 @@ func (c *change) handOver(ctx context.Context, pageID uuid.UUID) (bool, error) {
 	if err := c.readAccounts(ctx); err != nil {
 		return false, err
 	}
-	person, err := plan.Resolve(c.f, c.accounts, bound.Notifier, bound.Target, c.tx.Now())
+	overrides, err := c.tx.OverridesNow(ctx)
+	if err != nil {
+		return false, err
+	}
+	person, err := plan.Resolve(c.f.WithOverrides(overrides), c.accounts, bound.Notifier, bound.Target, c.tx.Now())
 	if err != nil {
 		return false, nil //nolint:nilerr // nobody else is meant: the bound page is all there is
 	}

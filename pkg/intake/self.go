@@ -26,6 +26,7 @@ const (
 	SelfHeartbeat      = "heartbeat_missed"
 	SelfUnreachable    = "unreachable_soon"
 	SelfUserGroup      = "user_group_failed"
+	SelfCoverageGap    = "coverage_gap"
 )
 
 // Self is an alert of tocsin about itself. What has the same kind and About is one incident.

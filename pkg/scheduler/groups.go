@@ -40,7 +40,7 @@ func (s *Scheduler) Groups(ctx context.Context) (bool, error) {
 		if err := tx.DropGroups(ctx, inOrder(f.UserGroups)); err != nil {
 			return err
 		}
-		over, err := s.overridden(ctx, tx, f)
+		over, err := overridden(ctx, tx, f, tx.Now())
 		if err != nil {
 			return err
 		}
@@ -157,6 +157,3 @@ func groupStale(schedule string, g config.UserGroup, res delivery.Result) intake
 		Labels: map[string]string{labelSchedule: schedule, labelNotifier: g.Notifier, labelReason: res.Reason},
 	}
 }
-
-// labelSchedule names the schedule that a self-alert is about.
-const labelSchedule = "schedule"

@@ -44,7 +44,7 @@ func (s *Scheduler) Notices(ctx context.Context) (bool, error) {
 			return err
 		}
 		now, lives := tx.Now(), min(noticeLives, cmp.Or(f.Kinds[delivery.Notice].Lifetime, noticeLives))
-		f, err := s.overridden(ctx, tx, f)
+		f, err := overridden(ctx, tx, f, now.Add(-3*lives))
 		if err != nil {
 			return err
 		}
@@ -202,7 +202,11 @@ func (n *notices) write(ctx context.Context, w plan.Notice, s oncall.Schedule, m
 	return nil
 }
 
-// overridden is the file with what changes its schedules for a time.
-func (s *Scheduler) overridden(_ context.Context, _ *store.Tx, f *config.File) (*config.File, error) {
-	return f, nil
+// overridden is the file with the overrides of its schedules from a time on.
+func overridden(ctx context.Context, tx *store.Tx, f *config.File, from time.Time) (*config.File, error) {
+	all, err := tx.OverridesFrom(ctx, from)
+	if err != nil {
+		return nil, fmt.Errorf("read the overrides: %w", err)
+	}
+	return f.WithOverrides(all), nil
 }

@@ -62,7 +62,7 @@ func (s *Scheduler) Reachability(ctx context.Context) (bool, error) {
 		for _, a := range linked {
 			accounts = append(accounts, plan.Account(a))
 		}
-		over, err := s.overridden(ctx, tx, f)
+		over, err := overridden(ctx, tx, f, tx.Now())
 		if err != nil {
 			return err
 		}

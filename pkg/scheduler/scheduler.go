@@ -106,6 +106,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "notices", Every: 5 * time.Second, Step: s.Notices},
 		{Name: "user groups", Every: 5 * time.Second, Step: s.Groups},
 		{Name: "reachability", Every: 30 * time.Second, Step: s.Reachability},
+		{Name: "coverage", Every: time.Minute, Step: s.Coverage},
 		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},
 		{Name: "purge", Every: 10 * time.Minute, Step: s.Purge},

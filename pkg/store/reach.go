@@ -29,10 +29,14 @@ func (tx *Tx) ReachRows(ctx context.Context) ([]Reach, error) {
 }
 
 // ListReach notes a way that is to be looked at; one that is known stays as it is.
-func (tx *Tx) ListReach(ctx context.Context, user, via string) error { return tx.q.ListReach(ctx, user, via) }
+func (tx *Tx) ListReach(ctx context.Context, user, via string) error {
+	return tx.q.ListReach(ctx, user, via)
+}
 
 // DropReach forgets a way that nobody needs any more.
-func (tx *Tx) DropReach(ctx context.Context, user, via string) error { return tx.q.DropReach(ctx, user, via) }
+func (tx *Tx) DropReach(ctx context.Context, user, via string) error {
+	return tx.q.DropReach(ctx, user, via)
+}
 
 // ClaimReach takes a way that is due to look at it, for a time. False: it is not due, or another replica has it.
 func (tx *Tx) ClaimReach(ctx context.Context, user, via string, lease time.Duration) (bool, error) {
@@ -46,7 +50,9 @@ func (tx *Tx) PutReach(ctx context.Context, r Reach, again time.Duration) error 
 }
 
 // ReachSooner has a way looked at now.
-func (tx *Tx) ReachSooner(ctx context.Context, user, via string) error { return tx.q.ReachSooner(ctx, user, via) }
+func (tx *Tx) ReachSooner(ctx context.Context, user, via string) error {
+	return tx.q.ReachSooner(ctx, user, via)
+}
 
 // ReachTold is a person of whom it was told that they can't be reached.
 type ReachTold struct{ Schedule, User, What string }

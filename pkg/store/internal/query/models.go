@@ -251,6 +251,21 @@ type ReachTold struct {
 	At       time.Time
 }
 
+type ScheduleOverride struct {
+	ID        uuid.UUID
+	CreatedAt time.Time
+	Schedule  string
+	UserID    string
+	InsteadOf string
+	Gaps      bool
+	StartsAt  time.Time
+	EndsAt    time.Time
+	Reason    string
+	Author    string
+	SwapID    *uuid.UUID
+	EndedBy   *string
+}
+
 type ShiftNotice struct {
 	Schedule   string
 	UserID     string
