@@ -2,7 +2,9 @@ package intake
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -85,8 +87,8 @@ func checkAlert(f *config.File, a plan.Alert, cut bool) (plan.Alert, *InputError
 	}
 	a.Text = shorten(clean(a.Text), MaxText)
 	labels := make(map[string]string, len(a.Labels))
-	for name, value := range a.Labels {
-		name, value = clean(name), clean(value)
+	for _, name := range slices.Sorted(maps.Keys(a.Labels)) { // in order: of too many, the same ones are left out each time
+		name, value := clean(name), clean(a.Labels[name])
 		switch {
 		case name == "":
 			if !cut {
