@@ -147,6 +147,20 @@ func TestSlackManifestAsksForWhatIsUsed(t *testing.T) {
 			Rotation bool `yaml:"token_rotation_enabled"`
 		} `yaml:"settings"`
 	}
+	// The other manifest is the same app without addresses.
+	other, err := os.ReadFile("slack/manifest-socket.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(raw)) {
+		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "url: https://") {
+			lines = append(lines, strings.Replace(line, "socket_mode_enabled: false", "socket_mode_enabled: true", 1))
+		}
+	}
+	if _, body, _ := strings.Cut(string(other), "display_information:"); "display_information:"+body != strings.Join(lines, "") {
+		t.Error("slack/manifest-socket.yaml is not slack/manifest.yaml without its addresses")
+	}
 	if err := yaml.Unmarshal(raw, &m); err != nil {
 		t.Fatal(err)
 	}
@@ -161,10 +175,10 @@ func TestSlackManifestAsksForWhatIsUsed(t *testing.T) {
 	known := map[string][]string{
 		"UpdateMessageContext": {"chat:write"}, "PostMessageContext": {"chat:write"}, "PostEphemeralContext": {"chat:write"}, "GetPermalinkContext": nil,
 		"auth.test": nil, "chat.delete": {"chat:write"}, "conversations.open": {"im:write"}, "conversations.info": {"channels:read", "groups:read"},
-		"conversations.history": history, "conversations.replies": history,
+		"users.lookupByEmail": {"users:read", "users:read.email"}, "conversations.history": history, "conversations.replies": history,
 		"users.info": {"users:read"}, "usergroups.users.update": {"usergroups:write"},
 	}
-	needed := map[string]bool{}
+	needed := map[string]bool{"commands": true} // the slash command, which is called by Slack
 	files, err := filepath.Glob("../pkg/provider/slack/*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestSetWebhookScript(t *testing.T) {
 	}
 	shown := page(t, "telegram.md")
 	for name, want := range map[string]string{
-		"url": "https://tocsin.example.com/telegram/ops-telegram", "secret_token": "a_secret-1", "allowed_updates": `["callback_query"]`,
+		"url": "https://tocsin.example.com/telegram/ops-telegram", "secret_token": "a_secret-1", "allowed_updates": `["callback_query","message"]`,
 	} {
 		if got := made[0].Params[name]; got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)

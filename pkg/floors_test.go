@@ -81,6 +81,7 @@ var owners = map[string][]string{
 	module + "pkg/store/pglocal":      {"pkg/store/pglocal", "pkg/store/storetest", "pkg/app"},
 	"github.com/expr-lang/":           {"pkg/extract"},
 	"github.com/slack-go/":            {"pkg/provider/slack"},
+	"github.com/gorilla/websocket":    {"pkg/provider/slack"},
 	"github.com/go-telegram-bot-api/": {"pkg/provider/telegram"},
 	"github.com/spf13/cobra":          {"cmd/tocsin"},
 }

@@ -22,6 +22,7 @@ func (p *program) devCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "where the data lies (default: the user's cache folder, or /var/lib/tocsin-dev as root)")
+	cmd.Flags().BoolVar(&o.Fetch, "fetch", false, "buttons and commands come by Socket Mode and polling, instead of over HTTP")
 	cmd.Flags().BoolVar(&o.Quiet, "no-sample", false, "hand in no sample alert")
 	return cmd
 }

@@ -17,6 +17,6 @@ curl -sS --fail-with-body --config - <<END
 url = "${TELEGRAM_API:-https://api.telegram.org}/bot$TELEGRAM_TOKEN/setWebhook"
 data-urlencode = "url=${1%/}/telegram/$2"
 data-urlencode = "secret_token=$TELEGRAM_WEBHOOK_SECRET"
-data-urlencode = "allowed_updates=[\\"callback_query\\"]"
+data-urlencode = "allowed_updates=[\\"callback_query\\",\\"message\\"]"
 END
 echo

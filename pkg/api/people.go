@@ -28,17 +28,60 @@ type Person struct {
 	Name string `json:"name"`
 }
 
-// LinkAccount is the body of POST /v1/users/{id}/link: the one-time code that the chat account's owner was shown.
+// LinkAccount is the body of POST /v1/users/{id}/link: the one-time code that the chat account's owner was shown. Without a code, one
+// is made for the user to hand in from a chat.
 type LinkAccount struct {
-	Code string `json:"code" minLength:"1" maxLength:"100"`
+	Code string `json:"code,omitempty" maxLength:"100"`
 }
 
 // Linked is the answer to POST /v1/users/{id}/link.
 type Linked struct {
-	UserID    string `json:"user_id"`
-	Provider  string `json:"provider"`
-	AccountID string `json:"account_id"`
-	Applied   string `json:"applied,omitempty" doc:"What became of the button press that asked for the link."`
+	UserID     string      `json:"user_id"`
+	Provider   string      `json:"provider,omitempty"`
+	AccountID  string      `json:"account_id,omitempty"`
+	Applied    string      `json:"applied,omitempty" doc:"What became of the button press that asked for the link."`
+	Invitation *Invitation `json:"invitation,omitempty" doc:"Where the request had no code."`
+}
+
+// Invitation is a one-time code: whoever hands it in from a chat is the user there.
+type Invitation struct {
+	Code      string    `json:"code" doc:"Shown once; only its hash is kept."`
+	ExpiresAt time.Time `json:"expires_at"`
+	Slack     string    `json:"slack,omitempty" doc:"What to write in Slack."`
+	Telegram  []string  `json:"telegram,omitempty" doc:"Links that open a bot of the file with the code."`
+}
+
+// User is a person of the file.
+type User struct {
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	Email    string    `json:"email,omitempty"`
+	TimeZone string    `json:"time_zone,omitempty"`
+	Contacts []Contact `json:"contacts" doc:"The ways to them, in order."`
+	Accounts []Account `json:"accounts" doc:"The chat accounts that are linked to them."`
+}
+
+// Contact is one way to a person.
+type Contact struct {
+	Via     string `json:"via"`
+	After   string `json:"after,omitempty" doc:"How long after a page began it is tried."`
+	Urgency string `json:"urgency,omitempty"`
+	Address string `json:"address" doc:"file, linked, email (looked up when a page needs it), or none."`
+	Trouble string `json:"trouble,omitempty" doc:"Why nobody is reached by it now."`
+}
+
+// Account is a chat account that is linked to a user.
+type Account struct {
+	Provider  string    `json:"provider"`
+	AccountID string    `json:"account_id"`
+	LinkedAt  time.Time `json:"linked_at"`
+	LinkedBy  string    `json:"linked_by"`
+}
+
+// UnlinkAccount is the body of POST /v1/users/{id}/unlink.
+type UnlinkAccount struct {
+	Provider  string `json:"provider" enum:"slack,telegram"`
+	AccountID string `json:"account_id,omitempty" maxLength:"200" doc:"All of the provider's, if not given."`
 }
 
 // Token is an API token without its secret.

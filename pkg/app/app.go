@@ -71,6 +71,8 @@ type App struct {
 	seen       *surface
 	intake     *intake.Intake
 	accounts   atomic.Pointer[[]plan.Account]
+	unfound    sync.Map // account of a notifier and e-mail address -> when the chat last said that it knows nobody of it
+	receivers  receivers
 	overrides  atomic.Pointer[map[string][]oncall.Override] // by schedule, as the roster was last written
 	overridden chan struct{}                                // an override was made or ended
 	dead       chan struct{}                                // a delivery died
@@ -147,14 +149,15 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
 	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Provider: byName, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }})
 	a.dead, a.overridden = make(chan struct{}, 1), make(chan struct{}, 1)
+	a.receivers = receivers{app: a, now: map[string]store.Receiver{}}
 	a.worker = worker.New(worker.Options{
-		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow,
+		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow, Find: a.findAccount,
 		Dead: a.died, HandOver: a.intake.HandOver, Redact: a.redacted, Log: a.log, Metrics: a.counters,
 	})
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
 	a.seen = newSurface(a.registry, f)
 	a.reload.info, a.reload.wrong = registerProcess(a.registry, a.file, a.gaps)
-	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters})
+	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters}, &a.receivers)
 	a.server = server.New(server.Options{
 		Store: a.store, Intake: a.intake, File: a.file, Providers: byName, Insecure: o.Insecure,
 		Unready: a.unready, Stopping: a.stopping.Load, Ring: func() { a.bell.ring(time.Time{}) }, Linked: a.linked, Overridden: a.rosterChanged,
@@ -201,13 +204,19 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	defer endBackground()
+	receive, endReceive := context.WithCancel(background)
+	defer endReceive()
 	var loops sync.WaitGroup
 	loops.Go(func() { a.bell.ringLoop(background) })
 	loops.Go(func() { a.bell.listenLoop(background, a.file().Database.ListenURL) })
 	loops.Go(func() { a.server.Hear(background) })
 	loops.Go(func() { a.watchLoop(background, a.hangup) })
 	loops.Go(func() { a.rosterLoop(background) })
+	loops.Go(func() { a.receivers.loop(receive) })
 	loops.Go(func() { a.accountLoop(background) })
+	loops.Go(func() {
+		a.every(background, callbackEvery, "what people did in chats was not looked for", a.server.ApplyDue)
+	})
 	due, endDue := context.WithCancel(background)
 	defer endDue()
 	var scheduled sync.WaitGroup
@@ -239,6 +248,7 @@ func (a *App) Run(ctx context.Context) error {
 	// here is the crash that the rows are made for.
 	a.stopping.Store(true)
 	a.log.Info("stopping", zap.Duration("grace", a.file().Server.ShutdownGrace))
+	endReceive() // the other replicas hear people from now on
 	endDue()
 	scheduled.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.file().Server.ShutdownGrace)

@@ -33,6 +33,7 @@ type DevOptions struct {
 	Program  string // how people start it, for the commands that are printed; empty: tocsin
 	Database string // a migrated, empty database to use instead of a private Postgres
 	AnyPorts bool   // free ports instead of the usual ones
+	Fetch    bool   // buttons and commands by Socket Mode and polling, instead of over HTTP
 	Unpaced  bool   // the chats take messages as fast as they come: for measurements
 }
 
@@ -134,6 +135,7 @@ func (e *DevEnvironment) start(ctx context.Context, o DevOptions) error {
 	secrets := devSecrets{map[string]string{
 		"TOCSIN_DEV_DATABASE": url, "SLACK_TOKEN": "xoxb-dev-" + randomWord(), "SLACK_SIGNING_SECRET": "dev-" + randomWord(),
 		"TELEGRAM_TOKEN": "110201543:AAH" + randomWord() + randomWord(), "TELEGRAM_SECRET": "dev-" + randomWord(),
+		"SLACK_APP_TOKEN": "xapp-dev-" + randomWord(),
 	}}
 	if err := e.chats(o, public, secrets); err != nil {
 		return err
@@ -145,7 +147,7 @@ func (e *DevEnvironment) start(ctx context.Context, o DevOptions) error {
 		pace = ", pace: off"
 	}
 	body, err := devFile{Listen: api[0].Addr().String(), Metrics: metrics[0].Addr().String(), Public: public,
-		SlackAPI: e.Slack.APIURL(), TelegramAPI: e.Telegram.APIURL(), LogPath: filepath.Join(o.Dir, "alerts.jsonl"), Pace: pace}.text(hash)
+		SlackAPI: e.Slack.APIURL(), TelegramAPI: e.Telegram.APIURL(), LogPath: filepath.Join(o.Dir, "alerts.jsonl"), Pace: pace, Fetch: o.Fetch}.text(hash)
 	if err != nil {
 		return err
 	}
@@ -191,8 +193,13 @@ func (e *DevEnvironment) run(ctx context.Context, o DevOptions, path string, sec
 
 // chats starts the simulated Slack and Telegram; both send their callbacks to the first replica.
 func (e *DevEnvironment) chats(o DevOptions, public string, secrets devSecrets) error {
-	e.Slack = slacktest.New(slacktest.Options{Token: secrets.values["SLACK_TOKEN"], SigningSecret: secrets.values["SLACK_SIGNING_SECRET"], InteractionURL: public + "/slack/interactions"})
-	e.Telegram = telegramtest.New(telegramtest.Options{Token: secrets.values["TELEGRAM_TOKEN"], WebhookURL: public + "/telegram/ops-telegram", WebhookSecret: secrets.values["TELEGRAM_SECRET"]})
+	inSlack := slacktest.Options{Token: secrets.values["SLACK_TOKEN"], SigningSecret: secrets.values["SLACK_SIGNING_SECRET"], InteractionURL: public + "/slack/interactions", CommandURL: public + "/slack/commands"}
+	inTelegram := telegramtest.Options{Token: secrets.values["TELEGRAM_TOKEN"], WebhookURL: public + "/telegram/ops-telegram", WebhookSecret: secrets.values["TELEGRAM_SECRET"]}
+	if o.Fetch {
+		inSlack.AppToken = secrets.values["SLACK_APP_TOKEN"]
+		inTelegram.WebhookURL, inTelegram.WebhookSecret = "", ""
+	}
+	e.Slack, e.Telegram = slacktest.New(inSlack), telegramtest.New(inTelegram)
 	for _, c := range []struct {
 		port   int
 		listen func(string) (*chattest.Gate, error)
@@ -306,6 +313,11 @@ Try, in another terminal:
   %[3]s alert send --kind disk_full --criticality critical --job web --title "Disk of web-1 is full" --label host=web-1
   %[3]s deliveries list
   %[3]s oncall
+  %[3]s users list
+
+Dee Okafor is new: nobody knows her accounts. Press a button as Dee in either chat and do what it says, or begin here:
+
+  %[3]s users link --user dee
 
 Ctrl-C stops all of it.
 `, e.URL(), e.Token, program)

@@ -20,6 +20,8 @@ func (d devSecrets) lookup(name string) (string, bool) {
 type devFile struct {
 	Listen, Metrics, Public, TokenHash, SlackAPI, TelegramAPI, LogPath string
 
+	Fetch bool // buttons and commands by Socket Mode and polling
+
 	Pace string // of the chats, as the end of a notifier: ", pace: off"; empty: the usual one
 }
 
@@ -30,6 +32,22 @@ func (d devFile) text(tokenHash []byte) ([]byte, error) {
 		return nil, fmt.Errorf("write the sample file: %w", err)
 	}
 	return b.Bytes(), nil
+}
+
+// Slack is how presses come back from there, as a part of a notifier.
+func (d devFile) Slack() string {
+	if d.Fetch {
+		return `app_token: "${SLACK_APP_TOKEN}"`
+	}
+	return `signing_secret: "${SLACK_SIGNING_SECRET}"`
+}
+
+// Telegram is the same there.
+func (d devFile) Telegram() string {
+	if d.Fetch {
+		return "poll: true"
+	}
+	return `webhook_secret: "${TELEGRAM_SECRET}"`
 }
 
 // The users' addresses are those of the simulated chats. Dee has none: pressing a button as Dee shows how an account
@@ -50,7 +68,8 @@ users:
      contacts: [{via: slack-dm, address: U0BO}, {via: telegram-dm, address: "502"}]}
   - {id: cho, name: Cho Park, email: cho@example.com, time_zone: Asia/Seoul,
      contacts: [{via: slack-dm, address: U0CHO}, {via: telegram-dm, address: "503"}]}
-  - {id: dee, name: Dee Okafor, email: dee@example.com, time_zone: Africa/Lagos, contacts: [{via: slack-dm}]}
+  - {id: dee, name: Dee Okafor, email: dee@example.com, time_zone: Africa/Lagos,
+     contacts: [{via: slack-dm}, {via: telegram-dm}]}
 
 schedules:
   - id: primary
@@ -67,10 +86,10 @@ escalations:
       - {after: 2m, page: ["user:cho"]}
 
 notifiers:
-  ops-slack: {type: slack, token: "${SLACK_TOKEN}", signing_secret: "${SLACK_SIGNING_SECRET}", channel: C0OPS, api_url: {{quote .SlackAPI}}, timeout: 5s{{.Pace}}}
-  slack-dm: {type: slack, token: "${SLACK_TOKEN}", signing_secret: "${SLACK_SIGNING_SECRET}", api_url: {{quote .SlackAPI}}, timeout: 5s{{.Pace}}}
-  ops-telegram: {type: telegram, token: "${TELEGRAM_TOKEN}", webhook_secret: "${TELEGRAM_SECRET}", chat_id: "-1001000000001", api_url: {{quote .TelegramAPI}}, timeout: 5s{{.Pace}}}
-  telegram-dm: {type: telegram, token: "${TELEGRAM_TOKEN}", webhook_secret: "${TELEGRAM_SECRET}", api_url: {{quote .TelegramAPI}}, timeout: 5s{{.Pace}}}
+  ops-slack: {type: slack, token: "${SLACK_TOKEN}", {{.Slack}}, channel: C0OPS, api_url: {{quote .SlackAPI}}, timeout: 5s{{.Pace}}}
+  slack-dm: {type: slack, token: "${SLACK_TOKEN}", {{.Slack}}, api_url: {{quote .SlackAPI}}, timeout: 5s{{.Pace}}}
+  ops-telegram: {type: telegram, token: "${TELEGRAM_TOKEN}", {{.Telegram}}, chat_id: "-1001000000001", api_url: {{quote .TelegramAPI}}, timeout: 5s{{.Pace}}}
+  telegram-dm: {type: telegram, token: "${TELEGRAM_TOKEN}", {{.Telegram}}, api_url: {{quote .TelegramAPI}}, timeout: 5s{{.Pace}}}
   team-log: {type: log, path: {{quote .LogPath}}, timeout: 5s}
 
 routes:

@@ -85,7 +85,12 @@ func (d *doctor) judgeWay(ctx context.Context, f *config.File, accounts []plan.A
 	}
 	person, err := plan.Resolve(f, accounts, w.via, "user:"+w.user.ID, d.now())
 	var nowhere *plan.Unreachable
-	if errors.As(err, &nowhere) {
+	switch {
+	case errors.As(err, &nowhere) && nowhere.LookUp && d.People:
+		return say(ok(aboutPeople, check, "not linked; looked up by the e-mail address when a page needs it%s", when))
+	case errors.As(err, &nowhere) && nowhere.LookUp:
+		return nil
+	case errors.As(err, &nowhere):
 		return say(warn(aboutPeople, check, advice(nowhere.Sentence), "a page to %s this way would be unreachable, %s%s", w.user.ID, nowhere.Reason, when))
 	}
 	if !d.People {

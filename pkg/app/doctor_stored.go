@@ -40,6 +40,11 @@ func (d *doctor) aboutStored(ctx context.Context, s *store.Store) []Check {
 	} else {
 		all = append(all, judgeDead(len(dead.Items), dead.NextCursor != ""))
 	}
+	if standing, err := s.Receivers(ctx, receiverAlive); err != nil {
+		all = append(all, unread("receivers", err))
+	} else {
+		all = append(all, judgeReceivers(d.file, standing)...)
+	}
 	if accounts, err := s.Accounts(ctx); err != nil {
 		all = append(all, unread("accounts", err))
 	} else {
@@ -49,6 +54,38 @@ func (d *doctor) aboutStored(ctx context.Context, s *store.Store) []Check {
 		}
 		all = append(all, d.judgePeople(ctx, d.file.WithOverrides(overrides), accounts)...)
 	}
+	return all
+}
+
+// receiverAlive is how old the word of a replica about its receivers may be.
+const receiverAlive = 4 * receiverTell
+
+// judgeReceivers says whether what people do in the chats that are asked arrives somewhere.
+func judgeReceivers(f *config.File, standing []store.Receiver) []Check {
+	var all []Check
+	for w := range wanted(f) {
+		check := map[string]string{"poll": "polling", "socket": "Socket Mode"}[w.kind]
+		var connected []string
+		trouble := ""
+		for _, s := range standing {
+			switch {
+			case s.Notifier != w.notifier || s.Kind != w.kind:
+			case s.State == "connected":
+				connected = append(connected, s.Replica)
+			case s.State == "failed":
+				trouble = s.Replica + " says: " + s.Detail
+			}
+		}
+		switch {
+		case trouble != "":
+			all = append(all, warn(w.notifier, check, "do what it says; buttons and commands may not arrive", "%s", trouble))
+		case len(connected) > 0:
+			all = append(all, ok(w.notifier, check, "%s", "held by "+few(connected)))
+		default:
+			all = append(all, warn(w.notifier, check, "start serve", "no replica that runs holds it: buttons and commands do not arrive"))
+		}
+	}
+	slices.SortFunc(all, func(a, b Check) int { return strings.Compare(a.About, b.About) })
 	return all
 }
 

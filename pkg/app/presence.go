@@ -3,11 +3,14 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 	"github.com/tocsin-oncall/tocsin/pkg/worker"
 )
@@ -15,6 +18,8 @@ import (
 const (
 	accountEvery = 5 * time.Second // how late another replica may learn of a linked account
 	loopTimeout  = 5 * time.Second
+	// callbackEvery is how often what another replica has stored and not applied is looked for.
+	callbackEvery = time.Second
 )
 
 // announce writes the first heartbeat. A signal that came already does not cut it: the stop after it is orderly.
@@ -54,11 +59,62 @@ func (a *App) accountLoop(ctx context.Context) {
 	a.every(ctx, accountEvery, "the linked accounts were not read", a.readAccounts)
 }
 
+// findAgain is how long somebody whom a chat did not know is not asked for again: an escalation pages them again and again.
+const findAgain = time.Minute
+
+// findAccount looks for a user's account with a notifier: among those that were linked meanwhile, then by the user's e-mail address,
+// whose answer is kept as a linked account.
+func (a *App) findAccount(ctx context.Context, notifier, userID string) (bool, error) {
+	known := func() bool {
+		_, err := plan.Resolve(a.file(), a.accountsNow(), notifier, "user:"+userID, time.Time{})
+		return err == nil
+	}
+	if err := a.readAccounts(ctx); err != nil || known() {
+		return err == nil, err
+	}
+	force := a.force.Load()
+	n := force.file.Notifiers[notifier]
+	at := slices.IndexFunc(force.file.Users, func(u config.User) bool { return u.ID == userID })
+	finder, can := force.providers[notifier].(provider.Finder)
+	if at < 0 || !can || !plan.LooksUp(n, force.file.Users[at]) {
+		return false, nil
+	}
+	email := force.file.Users[at].Email
+	key := n.Account() + " " + email
+	if last, ok := a.unfound.Load(key); ok && time.Since(last.(time.Time)) < findAgain { //nolint:forcetypeassert // only times are stored
+		return false, nil
+	}
+	id, err := finder.Find(ctx, email)
+	if err != nil {
+		return false, err
+	}
+	if id == "" {
+		a.unfound.Store(key, time.Now())
+		return false, nil
+	}
+	if whose, linked, err := a.store.AccountUser(ctx, n.Type, id); err != nil || linked && whose != userID {
+		return false, err // somebody linked it to another one, and knew better
+	}
+	err = a.store.InTx(ctx, func(tx *store.Tx) error {
+		if err := tx.PutAccount(ctx, n.Type, id, userID, "e-mail"); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, "tocsin", "account_linked", userID, n.Type+" "+id+" by its e-mail address")
+	})
+	if err != nil {
+		return false, err
+	}
+	a.log.Info("account found by its e-mail address", zap.String("provider", n.Type), zap.String("account", id), zap.String("user", userID))
+	a.linked(ctx)
+	return known(), nil
+}
+
 // linked is called when an account was linked through this replica.
 func (a *App) linked(ctx context.Context) {
 	if err := a.readAccounts(ctx); err != nil {
 		a.log.Warn("the linked accounts were not read", zap.Error(err))
 	}
+	a.sched.Linked()
 }
 
 // jobFailed logs a scheduler's step that went wrong; it is tried again in its time.

@@ -201,6 +201,24 @@ func (c *Client) Link(ctx context.Context, user, code string) (out api.Linked, e
 	return out, err
 }
 
+// Invite makes a one-time code that the user hands in from a chat.
+func (c *Client) Invite(ctx context.Context, user string) (out api.Linked, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/users/"+url.PathEscape(user)+"/link", nil, nil, api.LinkAccount{}, &out)
+	return out, err
+}
+
+// Unlink takes a chat account away from a user.
+func (c *Client) Unlink(ctx context.Context, user string, u api.UnlinkAccount) (out api.User, err error) {
+	err = c.do(ctx, http.MethodPost, "/v1/users/"+url.PathEscape(user)+"/unlink", nil, nil, u, &out)
+	return out, err
+}
+
+// Users are the people of the server's file.
+func (c *Client) Users(ctx context.Context) (out api.List[api.User], err error) {
+	err = c.do(ctx, http.MethodGet, "/v1/users", nil, nil, nil, &out)
+	return out, err
+}
+
 // CreateToken makes an API token. Its text is in the answer and nowhere else.
 func (c *Client) CreateToken(ctx context.Context, t api.NewToken) (out api.MadeToken, err error) {
 	err = c.do(ctx, http.MethodPost, "/v1/tokens", nil, nil, t, &out)

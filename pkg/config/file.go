@@ -109,7 +109,7 @@ type Notifier struct {
 	ChatID          string // digits or @name; empty: direct messages
 	MessageThreadID int
 	WebhookSecret   string
-	Poll            bool // not supported yet: the file refuses it, and app_token too
+	Poll            bool // updates are asked for, instead of a webhook
 	// webhook
 	URL     string
 	Secrets []string

@@ -20,7 +20,7 @@ var (
 
 // keysOfType are the keys that only notifiers of one type have, so that a misplaced one can be told from an unknown one.
 var keysOfType = map[string][]string{
-	"slack":    {"token", "webhook_url", "channel", "signing_secret", "api_url"},
+	"slack":    {"token", "webhook_url", "channel", "signing_secret", "app_token", "api_url"},
 	"telegram": {"token", "chat_id", "message_thread_id", "webhook_secret", "poll", "api_url"},
 	"webhook":  {"url", "secret", "secrets", "headers", "events"},
 	"log":      {"path"},
@@ -126,7 +126,7 @@ func retries(o *object) delivery.Retries {
 
 func slack(o *object, n *Notifier) {
 	n.Token, n.WebhookURL, n.Channel = o.str("token", ""), o.str("webhook_url", ""), o.str("channel", "")
-	n.SigningSecret, n.APIURL = o.str("signing_secret", ""), o.apiURL()
+	n.SigningSecret, n.AppToken, n.APIURL = o.str("signing_secret", ""), o.str("app_token", ""), o.apiURL()
 	if n.APIURL != "" && !strings.HasSuffix(n.APIURL, "/") {
 		n.APIURL += "/" // method names are appended
 	}
@@ -139,13 +139,12 @@ func slack(o *object, n *Notifier) {
 		if n.WebhookURL != "" {
 			o.get("webhook_url").url(n.WebhookURL)
 		}
-		for _, key := range []string{"channel", "signing_secret", "api_url"} {
+		for _, key := range []string{"channel", "signing_secret", "app_token", "api_url"} {
 			if o.has(key) {
 				o.get(key).problem("remove it, or use a token", "%s has no effect together with webhook_url, which fixes the channel and has no buttons", key)
 			}
 		}
 	}
-	o.unsupported("app_token")
 }
 
 // botSecret is what Telegram allows as a webhook's secret.
@@ -171,7 +170,9 @@ func telegram(o *object, n *Notifier) {
 	if n.WebhookSecret != "" && !botSecret.MatchString(n.WebhookSecret) {
 		o.get("webhook_secret").problem("use letters, digits, _ and - only, at most 256", "Telegram refuses this webhook_secret")
 	}
-	o.unsupported("poll") // updates are received by webhook_secret only
+	if n.Poll = o.boolean("poll"); n.Poll && o.has("webhook_secret") {
+		o.get("poll").problem("keep one of them", "%s has both webhook_secret and poll: Telegram gives updates in one way only", o.title())
+	}
 }
 
 // headerName is a token of RFC 9110.

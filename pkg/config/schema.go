@@ -151,9 +151,11 @@ func notifierShape() shape {
 	})
 	s.types = map[string][]named{
 		"slack": {pace(false), {"token", text("Bot token.")}, {"webhook_url", text("An incoming webhook, instead of a token.")}, {"channel", text("Channel id; direct messages, if left out.")},
-			{"signing_secret", text("Of the Slack app; without it buttons are refused.")}, {"api_url", text("Another server.")}},
+			{"signing_secret", text("Of the Slack app; without it buttons are refused.")},
+			{"app_token", text("App-level token: buttons and commands come by Socket Mode.")}, {"api_url", text("Another server.")}},
 		"telegram": {pace(true), {"token", needed(text("From @BotFather."))}, {"chat_id", text("Number of a group or channel, or @name; direct messages, if left out.")},
-			{"message_thread_id", count("A topic of that group.", 1, 1<<31-1)}, {"webhook_secret", text("Without it buttons are refused.")}, {"api_url", text("Another server.")}},
+			{"message_thread_id", count("A topic of that group.", 1, 1<<31-1)}, {"webhook_secret", text("Without it buttons are refused.")},
+			{"poll", yes("Ask for updates instead of being called.")}, {"api_url", text("Another server.")}},
 		"webhook": {pace(false), {"url", needed(text("Gets a POST per event."))}, {"secret", text("Key of the signature.")}, {"secrets", listOf("Keys of the signatures, while a receiver changes over.", text(""))},
 			{"events", listOf("What it is told of.", one("", HearsIncident, HearsDelivery, HearsOnCall))}, {"headers", mapOf("Further headers.", text(""))}},
 		"log": {pace(false), {"path", needed(text("The file that events are appended to."))}},

@@ -185,7 +185,7 @@ func (c *change) readAccounts(ctx context.Context) error {
 	}
 	c.accounts = []plan.Account{}
 	for _, a := range linked {
-		c.accounts = append(c.accounts, plan.Account(a))
+		c.accounts = append(c.accounts, plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID})
 	}
 	return nil
 }

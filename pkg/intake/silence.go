@@ -29,7 +29,8 @@ type NewSilence struct {
 	Reason   string
 }
 
-// AddSilence makes a silence. An *InputError says what is wrong with it.
+// AddSilence makes a silence. An *InputError says what is wrong with it. A zero id means that the callback it came by was applied
+// before.
 func (i *Intake) AddSilence(ctx context.Context, n NewSilence, by Actor) (uuid.UUID, error) {
 	for k := range n.Matchers {
 		n.Matchers[k] = clean(n.Matchers[k])
@@ -46,7 +47,14 @@ func (i *Intake) AddSilence(ctx context.Context, n NewSilence, by Actor) (uuid.U
 		return uuid.Nil, &InputError{"reason", "say why: incidents show it"}
 	}
 	id := store.NewID()
+	again := false
 	err := i.store.InTx(ctx, func(tx *store.Tx) error {
+		if by.Callback != "" {
+			first, err := tx.Callback(ctx, by.Callback)
+			if again = !first; err != nil || again {
+				return err
+			}
+		}
 		s := store.Silence{ID: id, Match: n.Match, Matchers: n.Matchers, StartsAt: n.From, EndsAt: n.Until, Reason: n.Reason, Author: by.Name}
 		if s.StartsAt.Before(tx.Now()) {
 			s.StartsAt = tx.Now()
@@ -73,6 +81,9 @@ func (i *Intake) AddSilence(ctx context.Context, n NewSilence, by Actor) (uuid.U
 		what := strings.Join(append([]string{s.Match}, s.Matchers...), " ")
 		return tx.Audit(ctx, by.ID, "silence_added", "silence:"+id.String(), fmt.Sprintf("%s until %s: %s", strings.TrimSpace(what), s.EndsAt.UTC().Format(time.RFC3339), s.Reason))
 	})
+	if again {
+		id = uuid.Nil
+	}
 	return id, err
 }
 

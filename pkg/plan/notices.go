@@ -181,7 +181,7 @@ func QuietWay(f *config.File, accounts []Account, userID string, now time.Time) 
 		if n := f.Notifiers[c.Via]; n.Type != "slack" && n.Type != "telegram" {
 			continue // a notice is for people to read
 		}
-		if _, err := Resolve(f, accounts, c.Via, "user:"+userID, now); err == nil {
+		if _, err := Resolve(f, accounts, c.Via, "user:"+userID, now); err == nil || LookedUp(err) {
 			return c.Via, true
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,7 +98,7 @@ func (p *Paging) person(f *config.File, accounts []Account, u config.User, targe
 		}
 		done[at] = true
 		d := Delivery{Kind: delivery.Page, Notifier: c.Via, Target: target, Delay: c.After, Lifetime: f.Kinds[delivery.Page].Lifetime}
-		if _, err := Resolve(f, accounts, c.Via, target, now); err != nil {
+		if _, err := Resolve(f, accounts, c.Via, target, now); err != nil && !LookedUp(err) {
 			d.Dead, d.Delay = dead(err), 0
 			p.miss(d)
 			if closed < 0 {
@@ -131,6 +132,12 @@ func (p *Paging) person(f *config.File, accounts []Account, u config.User, targe
 			Sentence: fmt.Sprintf("%s has no contact for %s urgency in the file: add one under contacts, then send again.", name, urgency),
 		}})
 	}
+}
+
+// LookedUp says that the one who makes the call looks for the account first: the page is not dead yet.
+func LookedUp(err error) bool {
+	var u *Unreachable
+	return errors.As(err, &u) && u.LookUp
 }
 
 // miss adds a page that is dead as it is made.

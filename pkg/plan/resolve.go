@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -37,6 +38,8 @@ type Person struct {
 type Unreachable struct {
 	Reason   string
 	Sentence string
+	UserID   string // whose account is missing: it may have been linked a moment ago
+	LookUp   bool   // and may be found by the person's e-mail address
 }
 
 func (u *Unreachable) Error() string { return u.Reason + ": " + u.Sentence }
@@ -55,7 +58,7 @@ func Resolve(f *config.File, accounts []Account, notifier, target string, now ti
 	n, ok := f.Notifiers[notifier]
 	switch {
 	case !ok:
-		return Person{}, &Unreachable{NotifierRemoved, fmt.Sprintf("The file has no notifier %q: put it back, then send again.", notifier)}
+		return Person{}, &Unreachable{Reason: NotifierRemoved, Sentence: fmt.Sprintf("The file has no notifier %q: put it back, then send again.", notifier)}
 	case n.Off:
 		return Person{}, off(notifier)
 	}
@@ -70,8 +73,22 @@ func Resolve(f *config.File, accounts []Account, notifier, target string, now ti
 	return reach(n, users[0], accounts)
 }
 
+// LooksUp says that a person who has no linked account may be found by their e-mail address, when a page needs it.
+func LooksUp(n config.Notifier, u config.User) bool {
+	return n.Type == "slack" && n.Token != "" && u.Email != ""
+}
+
+// Sentence is what a person should do about an error of Resolve.
+func Sentence(err error) string {
+	var u *Unreachable
+	if errors.As(err, &u) {
+		return u.Sentence
+	}
+	return err.Error()
+}
+
 func off(notifier string) *Unreachable {
-	return &Unreachable{NotifierOff, fmt.Sprintf("The notifier %s is off: remove `off: true` from it, then send again.", notifier)}
+	return &Unreachable{Reason: NotifierOff, Sentence: fmt.Sprintf("The notifier %s is off: remove `off: true` from it, then send again.", notifier)}
 }
 
 // place is the notifier's own destination.
@@ -90,7 +107,7 @@ func place(n config.Notifier, target string) (Person, error) {
 		address = n.Path
 	}
 	if address == "" {
-		return Person{}, &Unreachable{NoDestination, fmt.Sprintf("The notifier %s has no %s of its own: give it one, or let an escalation page people through it.", n.Name, target)}
+		return Person{}, &Unreachable{Reason: NoDestination, Sentence: fmt.Sprintf("The notifier %s has no %s of its own: give it one, or let an escalation page people through it.", n.Name, target)}
 	}
 	return Person{Address: address}, nil
 }
@@ -102,12 +119,12 @@ func people(f *config.File, kind, id string, now time.Time) ([]config.User, erro
 		if u, ok := user(f, id); ok {
 			return []config.User{u}, nil
 		}
-		return nil, &Unreachable{NoLinkedAccount, fmt.Sprintf("The file has no user %q any more: name somebody else in the escalation, then send again.", id)}
+		return nil, &Unreachable{Reason: NoLinkedAccount, Sentence: fmt.Sprintf("The file has no user %q any more: name somebody else in the escalation, then send again.", id)}
 	case "schedule":
 		name, place, several := strings.Cut(id, "/")
 		s, ok := schedule(f, name)
 		if !ok {
-			return nil, &Unreachable{NobodyOnCall, fmt.Sprintf("The file has no schedule %q any more: put it back, then send again.", name)}
+			return nil, &Unreachable{Reason: NobodyOnCall, Sentence: fmt.Sprintf("The file has no schedule %q any more: put it back, then send again.", name)}
 		}
 		var out []config.User
 		if shift, ok := s.At(now); ok {
@@ -118,7 +135,7 @@ func people(f *config.File, kind, id string, now time.Time) ([]config.User, erro
 			}
 		}
 		if len(out) == 0 {
-			return nil, &Unreachable{NobodyOnCall, fmt.Sprintf("Nobody is on call for %s now: add a layer that covers this time, then send again.", name)}
+			return nil, &Unreachable{Reason: NobodyOnCall, Sentence: fmt.Sprintf("Nobody is on call for %s now: add a layer that covers this time, then send again.", name)}
 		}
 		if several {
 			// The shift may have become smaller since: a second message to someone is better than one to nobody.
@@ -130,7 +147,7 @@ func people(f *config.File, kind, id string, now time.Time) ([]config.User, erro
 		}
 		return out, nil
 	}
-	return nil, &Unreachable{NoDestination, fmt.Sprintf("%s:%s is neither a schedule nor a user.", kind, id)}
+	return nil, &Unreachable{Reason: NoDestination, Sentence: fmt.Sprintf("%s:%s is neither a schedule nor a user.", kind, id)}
 }
 
 // reach finds a person's address with a notifier: the contact's own, else the linked account.
@@ -168,7 +185,10 @@ func reach(n config.Notifier, u config.User, accounts []Account) (Person, error)
 			return p, nil
 		}
 	}
-	return p, &Unreachable{NoLinkedAccount, fmt.Sprintf("No %s account is linked to %s: let them press a button in the chat and follow the link, or put an address on their contact via %s; then send again.", n.Type, p.Name, n.Name)}
+	return p, &Unreachable{
+		Reason: NoLinkedAccount, UserID: u.ID, LookUp: LooksUp(n, u),
+		Sentence: fmt.Sprintf("No %s account is linked to %s: `tocsin users link --user %s` says how, or put an address on their contact via %s.", n.Type, p.Name, u.ID, n.Name),
+	}
 }
 
 func user(f *config.File, id string) (config.User, bool) {

@@ -132,9 +132,36 @@ type Grouper interface {
 	SetGroup(ctx context.Context, group string, members []string) delivery.Result
 }
 
-// Whisperer is a provider that can answer the presser of a button privately.
+// Said is what a person did in a chat: they pressed a button, or wrote a command.
+type Said struct {
+	Key     string `json:"-"` // the same on every redelivery, however it comes
+	Action  string `json:"action,omitempty"`
+	Value   string `json:"value,omitempty"`   // of the button
+	Command string `json:"command,omitempty"` // without its slash, lower case
+	Text    string `json:"text,omitempty"`    // what follows the command
+	Account string `json:"account"`           // who
+	Name    string `json:"name,omitempty"`    // what the chat calls them
+	To      string `json:"to,omitempty"`      // what Whisper takes
+	Alone   bool   `json:"alone,omitempty"`   // nobody else reads the conversation
+}
+
+// Finder is a provider that can look up the account of a person by their e-mail address. It changes nothing and needs no attempt.
+type Finder interface {
+	// Find is the account's id; empty: the chat knows none, or none that can be written to. An error: it can't be known now.
+	Find(ctx context.Context, email string) (string, error)
+}
+
+// Inviter is a provider that can name a link for people which opens the bot's conversation with a code to hand in.
+type Inviter interface {
+	// Invite is the link; "" when it can't be known within ctx.
+	Invite(ctx context.Context, code string) string
+	// Open makes the chat of a presser open such a link. to is what Whisper takes.
+	Open(ctx context.Context, to, link string) error
+}
+
+// Whisperer is a provider that can answer people where they press a button or write a command.
 type Whisperer interface {
-	// Whisper says text to the one who pressed. to is what the callback carried: Slack's response_url, Telegram's
-	// callback query id.
+	// Whisper says text to them, privately where the chat can. to is what the callback carried: Slack's response_url, Telegram's
+	// callback query id or message.
 	Whisper(ctx context.Context, to, text string) error
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -41,6 +42,36 @@ func (s *Scheduler) Unsilence(ctx context.Context) (bool, error) {
 // Ring makes incidents ring again whose snooze is over, however long ago.
 func (s *Scheduler) Ring(ctx context.Context) (bool, error) {
 	return s.each(ctx, "snoozes that are over", (*store.Tx).SnoozesOver, s.o.Intake.Ring)
+}
+
+// TakeUp sends pages again that died for want of a linked account, now that there is one: by a link, a look-up or the file.
+func (s *Scheduler) TakeUp(ctx context.Context) (bool, error) {
+	pages, err := s.o.Store.UnlinkedPages(ctx, batch)
+	if err != nil || len(pages) == 0 {
+		return false, err
+	}
+	linked, err := s.o.Store.Accounts(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the linked accounts: %w", err)
+	}
+	accounts := make([]plan.Account, len(linked))
+	for i, a := range linked {
+		accounts[i] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
+	}
+	now, err := s.o.Store.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	var first error
+	for _, p := range pages {
+		if _, err := plan.Resolve(s.o.File(), accounts, p.Notifier, p.Target, now); err != nil {
+			continue // nothing has changed for it
+		}
+		if _, err := s.o.Intake.TakeUp(ctx, p.IncidentID, p.ID); err != nil && first == nil {
+			first = err
+		}
+	}
+	return false, first
 }
 
 // each does what is due with a batch of incidents. Each is looked at again under its lock, so replicas that see the same one

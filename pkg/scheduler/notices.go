@@ -54,7 +54,7 @@ func (s *Scheduler) Notices(ctx context.Context) (bool, error) {
 		}
 		n := notices{tx: tx, f: f, now: now, lives: lives}
 		for _, a := range linked {
-			n.accounts = append(n.accounts, plan.Account(a))
+			n.accounts = append(n.accounts, plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID})
 		}
 		if n.made, err = tx.ShiftNotices(ctx, now.Add(-lives)); err != nil {
 			return fmt.Errorf("read the notices about shifts: %w", err)

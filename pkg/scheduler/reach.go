@@ -60,7 +60,7 @@ func (s *Scheduler) Reachability(ctx context.Context) (bool, error) {
 			return err
 		}
 		for _, a := range linked {
-			accounts = append(accounts, plan.Account(a))
+			accounts = append(accounts, plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID})
 		}
 		over, err := overridden(ctx, tx, f, tx.Now())
 		if err != nil {
@@ -187,7 +187,9 @@ func nowhere(f *config.File, accounts []plan.Account, user, via string, now time
 	}
 	_, err := plan.Resolve(f, accounts, via, "user:"+user, now)
 	var u *plan.Unreachable
-	errors.As(err, &u)
+	if errors.As(err, &u) && u.LookUp {
+		return nil // the chat is asked for the account
+	}
 	return u
 }
 
@@ -204,11 +206,8 @@ func (s *Scheduler) lookAt(ctx context.Context, f *config.File, r store.Reach, a
 	if u := nowhere(f, accounts, r.User, r.Via, now); u != nil {
 		found = provider.Reach{Closed: true, Reason: u.Reason, Sentence: u.Sentence}
 	} else if s.o.Provider != nil {
-		person, err := plan.Resolve(f, accounts, r.Via, "user:"+r.User, now)
-		if p, ok := s.o.Provider(r.Via); ok && err == nil {
-			if reacher, able := p.(provider.Reacher); able {
-				found = reacher.Reach(ctx, person.Address)
-			}
+		if p, ok := s.o.Provider(r.Via); ok {
+			found = ask(ctx, f, p, r, accounts, now)
 		}
 	}
 	again := reachEvery
@@ -227,6 +226,32 @@ func (s *Scheduler) lookAt(ctx context.Context, f *config.File, r store.Reach, a
 		}
 		return tx.PutReach(ctx, n, again)
 	})
+}
+
+// ask asks a chat whether it reaches a person; one whose account is not linked is looked for by their e-mail address, as a page
+// would.
+func ask(ctx context.Context, f *config.File, p provider.Provider, r store.Reach, accounts []plan.Account, now time.Time) provider.Reach {
+	person, err := plan.Resolve(f, accounts, r.Via, "user:"+r.User, now)
+	var nowhere *plan.Unreachable
+	if errors.As(err, &nowhere) {
+		u, _ := f.User(r.User)
+		finder, able := p.(provider.Finder)
+		if !able {
+			return provider.Reach{Closed: true, Reason: nowhere.Reason, Sentence: nowhere.Sentence}
+		}
+		account, err := finder.Find(ctx, u.Email)
+		switch {
+		case err != nil:
+			return provider.Reach{Unknown: true}
+		case account == "":
+			return provider.Reach{Closed: true, Reason: nowhere.Reason, Sentence: nowhere.Sentence}
+		}
+		person.Address = account
+	}
+	if reacher, able := p.(provider.Reacher); able {
+		return reacher.Reach(ctx, person.Address)
+	}
+	return provider.Reach{}
 }
 
 // tellReach raises an alert for everybody who can't be reached by one of their ways, and tells the schedule's owner. It is told anew when it
@@ -336,7 +361,7 @@ func (s *Scheduler) tellOwner(ctx context.Context, tx *store.Tx, f *config.File,
 	}
 	accounts := make([]plan.Account, len(linked))
 	for i, a := range linked {
-		accounts[i] = plan.Account(a)
+		accounts[i] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
 	}
 	via, ok := plan.QuietWay(f, accounts, owner.ID, tx.Now())
 	if !ok {

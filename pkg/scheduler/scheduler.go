@@ -43,9 +43,9 @@ type Options struct {
 
 // Scheduler runs the jobs of one replica.
 type Scheduler struct {
-	o                           Options
-	announce, escalate, exhaust chan struct{} // nudges; one that waits is enough
-	lapse, missed               ear
+	o                                   Options
+	announce, escalate, exhaust, linked chan struct{} // nudges; one that waits is enough
+	lapse, missed                       ear
 	// Checksums of the file that notices, groups and ways to people were last compared with: what an earlier file left is withdrawn.
 	noticed, grouped, reached string
 }
@@ -61,7 +61,7 @@ func New(o Options) *Scheduler {
 	if o.Decided == nil {
 		o.Decided = func(string, int) {}
 	}
-	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1)}
+	return &Scheduler{o: o, announce: make(chan struct{}, 1), escalate: make(chan struct{}, 1), exhaust: make(chan struct{}, 1), linked: make(chan struct{}, 1)}
 }
 
 // Nudge says that a delivery died on this replica: it is announced, and what follows it is brought on, at once.
@@ -69,6 +69,9 @@ func (s *Scheduler) Nudge() { nudge(s.announce) }
 
 // Reloaded says that a new file is in force: a cap that was lowered holds at once.
 func (s *Scheduler) Reloaded() { nudge(s.exhaust) }
+
+// Linked says that an account was linked: what died for want of it is taken up at once.
+func (s *Scheduler) Linked() { nudge(s.linked) }
 
 func nudge(c chan struct{}) {
 	select {
@@ -92,6 +95,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "escalate", Every: 500 * time.Millisecond, Step: s.Escalate, Nudge: s.escalate},
 		{Name: "announce", Every: 500 * time.Millisecond, Step: s.Announce, Nudge: s.announce},
 		{Name: "silences", Every: time.Second, Step: s.Unsilence},
+		{Name: "take up", Every: 2 * time.Second, Step: s.TakeUp, Nudge: s.linked},
 		{Name: "snoozes", Every: time.Second, Step: s.Ring},
 		{Name: "trouble", Every: 500 * time.Millisecond, Step: s.Trouble},
 		{Name: "pass over", Every: 250 * time.Millisecond, Step: s.PassOver},

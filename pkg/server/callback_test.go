@@ -75,6 +75,19 @@ func (w *world) count(query string, args ...any) (n int) {
 	return n
 }
 
+// exec changes the database behind the server's back.
+func (w *world) exec(query string, args ...any) {
+	w.t.Helper()
+	conn, err := pgx.Connect(w.t.Context(), w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close(w.t.Context())
+	if _, err := conn.Exec(w.t.Context(), query, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func TestSlackPress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +124,7 @@ func TestPressesAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	first := 0
-	for range 8 {
+	for range 2 { // a redelivery was answered with the first
 		if strings.Contains(w.heard().text, "You acknowledged it") {
 			first++
 		}

@@ -1,20 +1,38 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/slack"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/telegram"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
-// slackInteraction takes a press on a button in Slack. Slack wants an answer within three seconds and does not ask
-// again, so the presser is told privately when the press could not be recorded.
+// receiveTimeout bounds the one write that an answer waits for: Slack gives up after three seconds.
+const receiveTimeout = 2 * time.Second
+
+// slackInteraction takes a press on a button in Slack.
 func (s *Server) slackInteraction(w http.ResponseWriter, r *http.Request) {
+	s.slackCallback(w, r, func(raw []byte) (provider.Said, error) {
+		p, err := slack.ParseInteraction(raw)
+		return p.Said(), err
+	})
+}
+
+// slackCommand takes what was written after /tocsin.
+func (s *Server) slackCommand(w http.ResponseWriter, r *http.Request) {
+	s.slackCallback(w, r, slack.ParseCommand)
+}
+
+// slackCallback checks, stores and answers. Slack wants an answer within three seconds and does not ask again, so whoever pressed is
+// told privately when it could not be stored.
+func (s *Server) slackCallback(w http.ResponseWriter, r *http.Request, parse func([]byte) (provider.Said, error)) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		writeProblem(w, problem(http.StatusRequestEntityTooLarge, "", "the callback is too large"))
@@ -26,7 +44,7 @@ func (s *Server) slackInteraction(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problem(http.StatusUnauthorized, "", err.Error()))
 		return
 	}
-	got, err := slack.ParseInteraction(raw)
+	said, err := parse(raw)
 	if errors.Is(err, slack.ErrNoPress) {
 		w.WriteHeader(http.StatusOK)
 		return
@@ -35,20 +53,10 @@ func (s *Server) slackInteraction(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problem(http.StatusBadRequest, "", s.redact(err.Error())))
 		return
 	}
-	answer, err := s.apply(r.Context(), press{
-		provider: "slack", key: "slack:" + got.Channel + ":" + got.MessageTS + ":" + got.Action + ":" + got.ActionTS + ":" + got.UserID,
-		action: got.Action, incident: got.Value, account: got.UserID, name: plainName(got.UserName),
-	})
-	if err != nil {
-		s.log.Errorw("a press was not recorded", "provider", "slack", "account", got.UserID, "incident", got.Value, "error", s.redact(err.Error()))
-		answer = pressFailed
+	if err := s.Take(r.Context(), notifier, said); err != nil {
+		s.whisper(notifier, said.To, answer{text: notStored})
 	}
 	w.WriteHeader(http.StatusOK)
-	to := got.ResponseURL
-	if to == "" {
-		to = slack.EphemeralTo(got.Channel, got.UserID)
-	}
-	s.whisper(notifier, to, answer)
 }
 
 // signer is the Slack notifier whose signing secret signed the callback. Several notifiers may be one app; the one with
@@ -71,8 +79,8 @@ func (s *Server) signer(header http.Header, raw []byte) (string, error) {
 	return "", err
 }
 
-// telegramUpdate takes an update of a bot. Telegram repeats what it gets no 2xx for, so a press that could not be
-// recorded is simply asked for again.
+// telegramUpdate takes an update of a bot. Telegram repeats what it gets no 2xx for, so what could not be stored is simply asked
+// for again.
 func (s *Server) telegramUpdate(w http.ResponseWriter, r *http.Request) {
 	notifier := r.PathValue("notifier")
 	n, ok := s.file().Notifiers[notifier]
@@ -90,7 +98,7 @@ func (s *Server) telegramUpdate(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problem(http.StatusRequestEntityTooLarge, "", "the update is too large"))
 		return
 	}
-	got, err := telegram.ParseUpdate(raw)
+	said, err := telegram.Heard(n.Token, raw)
 	if errors.Is(err, telegram.ErrNoPress) {
 		w.WriteHeader(http.StatusOK)
 		return
@@ -99,20 +107,50 @@ func (s *Server) telegramUpdate(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problem(http.StatusBadRequest, "", s.redact(err.Error())))
 		return
 	}
-	name := got.FirstName
-	if got.Username != "" {
-		name = "@" + got.Username
-	}
-	// Two bots number their updates on their own: the notifier's name is part of the key.
-	answer, err := s.apply(r.Context(), press{
-		provider: "telegram", key: "telegram:" + notifier + ":" + strconv.FormatInt(got.UpdateID, 10),
-		action: got.Action, incident: got.Value, account: strconv.FormatInt(got.UserID, 10), name: plainName(name),
-	})
-	if err != nil {
-		s.log.Errorw("a press was not recorded", "provider", "telegram", "account", got.UserID, "incident", got.Value, "error", s.redact(err.Error()))
-		writeProblem(w, problem(http.StatusServiceUnavailable, "", "the press could not be recorded: send it again"))
+	if err := s.Take(r.Context(), notifier, said); err != nil {
+		writeProblem(w, problem(http.StatusServiceUnavailable, "", "it could not be stored: send it again"))
 		return
 	}
 	w.WriteHeader(http.StatusOK)
-	s.whisper(notifier, got.CallbackID, answer)
+}
+
+// Take stores what a person did in a chat, once, and applies it after it has returned. What is stored is applied by another replica
+// when this one does not come to it. An error means that it was not stored.
+func (s *Server) Take(ctx context.Context, notifier string, said provider.Said) error {
+	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
+	defer cancel()
+	c, err := s.callback(notifier, said)
+	if err != nil {
+		return err
+	}
+	first, err := s.store.Receive(ctx, c, applyHold)
+	if err != nil {
+		s.log.Errorw("what somebody did in a chat was not stored", "notifier", notifier, "account", said.Account, "error", s.redact(err.Error()))
+		return err
+	}
+	if first {
+		s.applySoon(c)
+	}
+	return nil
+}
+
+// TakePolled is Take for what a poll has brought: all of it is stored together with how far the poll has come.
+func (s *Server) TakePolled(ctx context.Context, notifier string, p store.Poll, next int64, said []provider.Said) error {
+	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
+	defer cancel()
+	all := make([]store.Callback, len(said))
+	for i, one := range said {
+		var err error
+		if all[i], err = s.callback(notifier, one); err != nil {
+			return err
+		}
+	}
+	fresh, err := s.store.ReceivePolled(ctx, p, next, all, applyHold)
+	if err != nil {
+		return err
+	}
+	for _, c := range fresh {
+		s.applySoon(c)
+	}
+	return nil
 }

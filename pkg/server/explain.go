@@ -116,7 +116,7 @@ func (s *Server) explainAlerts(ctx context.Context, alerts []plan.Alert, at time
 	}
 	accounts := make([]plan.Account, len(linked))
 	for i, a := range linked {
-		accounts[i] = plan.Account(a)
+		accounts[i] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
 	}
 	pauses, err := s.store.Pauses(ctx)
 	if err != nil {

@@ -155,9 +155,9 @@ func (s *Server) answerIncident(ctx context.Context, in *actInput, doing string,
 
 // pressAs does what a button says in the name of a user, once however often the press comes, and gives the private
 // answer.
-func (s *Server) pressAs(ctx context.Context, u config.User, p press, incident uuid.UUID) (string, error) {
+func (s *Server) pressAs(ctx context.Context, u config.User, h deed, incident uuid.UUID) (string, error) {
 	do := s.intake.Acknowledge
-	switch p.action {
+	switch h.Action {
 	case card.ActionResolve:
 		do = s.intake.Resolve
 	case card.ActionEscalate:
@@ -167,7 +167,7 @@ func (s *Server) pressAs(ctx context.Context, u config.User, p press, incident u
 			return s.intake.Snooze(ctx, id, by, intake.DefaultSnooze, reason)
 		}
 	}
-	by := intake.Actor{ID: "user:" + u.ID, Name: userName(s.file(), u.ID), Callback: p.key}
+	by := intake.Actor{ID: "user:" + u.ID, Name: userName(s.file(), u.ID), Callback: h.key}
 	a, err := do(ctx, incident, by, "")
 	if errors.Is(err, intake.ErrNotFound) {
 		return "This incident is not known here any more: nothing was changed.", nil
@@ -176,7 +176,7 @@ func (s *Server) pressAs(ctx context.Context, u config.User, p press, incident u
 		return "", err
 	}
 	if a.Changed {
-		s.log.Infow("incident answered", "incident", incident.String(), "state", string(a.Incident.State), "by", by.ID, "through", p.provider)
+		s.log.Infow("incident answered", "incident", incident.String(), "state", string(a.Incident.State), "by", by.ID, "through", h.Provider)
 	}
 	return a.Text(), nil
 }

@@ -5,15 +5,20 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -34,27 +39,28 @@ func hashCode(code string) []byte {
 }
 
 type linkInput struct {
-	ID   string `path:"id" maxLength:"200"`
-	Body api.LinkAccount
+	ID   string           `path:"id" maxLength:"200"`
+	Body *api.LinkAccount // without a code: one is made
 }
 
-// linkAccount uses a code up, links its account to the user and applies the press that asked for it.
+// linkAccount links the account that was shown a code to a user, or makes a code for the user to hand in from a chat.
 func (s *Server) linkAccount(ctx context.Context, in *linkInput) (*body[api.Linked], error) {
-	f := s.file()
-	if !hasUser(f, in.ID) {
+	if !hasUser(s.file(), in.ID) {
 		return nil, problem(http.StatusNotFound, "", "the file has no user "+in.ID)
 	}
 	by := callerOf(ctx).actor()
+	if in.Body == nil || in.Body.Code == "" {
+		return s.invite(ctx, in.ID, by)
+	}
 	var code store.LinkCode
+	var waiting []store.Callback
 	err := s.store.InTx(ctx, func(tx *store.Tx) error {
 		var err error
 		if code, err = tx.TakeLinkCode(ctx, hashCode(in.Body.Code)); err != nil {
 			return err
 		}
-		if err := tx.PutAccount(ctx, code.Provider, code.AccountID, in.ID, by); err != nil {
-			return err
-		}
-		return tx.Audit(ctx, by, "account_linked", in.ID, code.Provider+" "+code.AccountID)
+		waiting, err = s.join(ctx, tx, code.Provider, code.AccountID, in.ID, by, code.Press)
+		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, problem(http.StatusNotFound, "", "this code is unknown, used already or older than 15 minutes: press the button again for a new one")
@@ -62,24 +68,107 @@ func (s *Server) linkAccount(ctx context.Context, in *linkInput) (*body[api.Link
 	if err != nil {
 		return nil, s.fail(ctx, "linking the account", err)
 	}
-	s.log.Infow("account linked", "provider", code.Provider, "account", code.AccountID, "user", in.ID, "by", by)
-	s.linked(ctx)
 	out := &body[api.Linked]{Body: api.Linked{UserID: in.ID, Provider: code.Provider, AccountID: code.AccountID}}
-	incident, err := uuid.Parse(code.Press.IncidentID)
+	out.Body.Applied = s.afterLink(ctx, code.Provider, code.AccountID, in.ID, waiting)
+	return out, nil
+}
+
+// join makes a chat account that of a user. The presses of its owner that wait for it are stored as callbacks in the same
+// transaction, so that they are applied whatever happens to this replica; none is older than its code.
+func (s *Server) join(ctx context.Context, tx *store.Tx, chat, account, user, by string, presses ...store.Press) ([]store.Callback, error) {
+	codes, err := tx.TakeLinkCodesOf(ctx, chat, account)
 	if err != nil {
-		return out, nil //nolint:nilerr // the code was not asked for by a press
+		return nil, err
 	}
-	for _, u := range f.Users {
-		if u.ID == in.ID {
-			// The account stays linked whatever becomes of the press: the code is used up.
-			p := press{provider: code.Provider, key: "link:" + code.Provider + ":" + uuid.NewString(), action: code.Press.Action, incident: code.Press.IncidentID, account: code.AccountID}
-			if out.Body.Applied, err = s.pressAs(ctx, u, p, incident); err != nil {
-				s.log.Errorw("the press was not applied after linking", "incident", code.Press.IncidentID, "error", s.redact(err.Error()))
-				out.Body.Applied = "it could not be recorded: press it again"
-			}
+	for _, c := range codes {
+		presses = append(presses, c.Press)
+	}
+	if err := tx.PutAccount(ctx, chat, account, user, by); err != nil {
+		return nil, err
+	}
+	var waiting []store.Callback
+	seen := map[store.Press]bool{}
+	for _, p := range presses {
+		if p.Action == "" || seen[p] {
+			continue
+		}
+		seen[p] = true
+		h := deed{Provider: chat, Said: provider.Said{Action: p.Action, Value: p.IncidentID, Account: account}}
+		body, err := json.Marshal(h)
+		if err != nil {
+			return nil, fmt.Errorf("write a press: %w", err)
+		}
+		c := store.Callback{Key: "link:" + chat + ":" + uuid.NewString(), Body: body}
+		if err := tx.Receive(ctx, c, applyHold); err != nil {
+			return nil, err
+		}
+		waiting = append(waiting, c)
+	}
+	return waiting, tx.Audit(ctx, by, "account_linked", user, chat+" "+account)
+}
+
+// afterLink applies the presses that waited for a link, and says what became of them. The account stays linked in any case: what
+// can't be applied now is applied as soon as it can.
+func (s *Server) afterLink(ctx context.Context, chat, account, user string, waiting []store.Callback) string {
+	s.log.Infow("account linked", "provider", chat, "account", account, "user", user)
+	s.linked(ctx)
+	var said []string
+	for _, c := range waiting {
+		var h deed
+		if err := json.Unmarshal(c.Body, &h); err != nil {
+			continue // it was written a moment ago
+		}
+		h.key = c.Key
+		a, err := s.apply(ctx, h)
+		if err != nil {
+			s.log.Errorw("a press was not applied after linking, trying again", "incident", h.Value, "error", s.redact(err.Error()))
+			a.text = "it could not be recorded yet, and is tried again."
+		}
+		if a.text != "" {
+			said = append(said, a.text)
 		}
 	}
-	return out, nil
+	return strings.Join(said, " ")
+}
+
+// invite makes a code that a user hands in from their own chat account.
+func (s *Server) invite(ctx context.Context, user, by string) (*body[api.Linked], error) {
+	code := makeCode()
+	err := s.store.InTx(ctx, func(tx *store.Tx) error {
+		if err := tx.AddInvitation(ctx, hashCode(code), user, by, linkLifetime); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, by, "account_invited", user, "")
+	})
+	if err != nil {
+		return nil, s.fail(ctx, "making a code", err)
+	}
+	in := &api.Invitation{Code: code, ExpiresAt: time.Now().Add(linkLifetime).UTC()}
+	f := s.file()
+	for _, name := range slices.Sorted(maps.Keys(f.Notifiers)) {
+		switch n := f.Notifiers[name]; {
+		case n.Type == "slack" && n.Token != "":
+			in.Slack = "/tocsin link " + code
+		case n.Type == "telegram":
+			in.Telegram = s.invitation(ctx, name, code, in.Telegram)
+		}
+	}
+	return &body[api.Linked]{Body: api.Linked{UserID: user, Invitation: in}}, nil
+}
+
+// invitation adds the link that opens a bot with the code, once per bot.
+func (s *Server) invitation(ctx context.Context, notifier, code string, links []string) []string {
+	p, ok := s.providers(notifier)
+	i, can := p.(provider.Inviter)
+	if !ok || !can {
+		return links
+	}
+	ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
+	defer cancel()
+	if link := i.Invite(ctx, code); link != "" && !slices.Contains(links, link) {
+		links = append(links, link)
+	}
+	return links
 }
 
 // linkPage tells the owner of a chat account how to be linked. Whoever has the code may see the account's name; using
@@ -87,10 +176,10 @@ func (s *Server) linkAccount(ctx context.Context, in *linkInput) (*body[api.Link
 func (s *Server) linkPage(w http.ResponseWriter, r *http.Request) {
 	code := r.PathValue("code")
 	c, err := s.store.ReadLinkCode(r.Context(), hashCode(code))
-	status, page := http.StatusOK, linkView{Provider: c.Provider, Account: c.Account, AccountID: c.AccountID, Code: strings.ToUpper(code)}
+	status, page := http.StatusOK, linkView{Provider: c.Provider, Account: c.Account, AccountID: c.AccountID, Code: strings.ToUpper(code), Pressed: c.Press.Action != ""}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		status, page = http.StatusNotFound, linkView{Trouble: "This link is unknown, used already or older than 15 minutes. Press the button in the chat again for a new one."}
+		status, page = http.StatusNotFound, linkView{Trouble: "This link is unknown, used already or older than 15 minutes. Press the button in the chat, or write the command, again for a new one."}
 	case err != nil:
 		s.log.Warnw("the link page failed", "error", s.redact(err.Error()))
 		status, page = http.StatusServiceUnavailable, linkView{Trouble: "This can't be looked up at the moment. Load the page again in a minute."}
@@ -103,16 +192,20 @@ func (s *Server) linkPage(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-type linkView struct{ Provider, Account, AccountID, Code, Trouble string }
+type linkView struct {
+	Provider, Account, AccountID, Code, Trouble string
+	Pressed                                     bool
+}
 
 var linkTemplate = template.Must(template.New("link").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>tocsin: link your account</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem;color:#222;background:#fff}code{background:#f2f2f2;padding:.6rem .8rem;border-radius:4px;display:block;overflow-wrap:anywhere}
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code{background:#2a2a2a}}</style></head><body>
 <h1>Link your account</h1>
-{{if .Trouble}}<p>{{.Trouble}}</p>{{else}}<p>The {{.Provider}} account <strong>{{with .Account}}{{.}} {{end}}({{.AccountID}})</strong> pressed a button, and tocsin does not know whose it is. Nothing was changed.</p>
+{{if .Trouble}}<p>{{.Trouble}}</p>{{else}}<p>The {{.Provider}} account <strong>{{with .Account}}{{.}} {{end}}({{.AccountID}})</strong> {{if .Pressed}}pressed a button{{else}}wrote to tocsin{{end}}, and tocsin does not know whose it is.{{if .Pressed}} Nothing was changed.{{end}}</p>
 <p>Run this with your own user's id, or ask someone who operates tocsin to:</p>
 <code>tocsin users link {{.Code}} --user YOUR_ID</code>
-<p>It works once, within 15 minutes of the press. The button that you pressed is applied then.</p>{{end}}
+<p>YOUR_ID is your id under <em>users</em> in tocsin's file; <strong>tocsin users list</strong> shows all. The command needs a token of the scope operate.</p>
+<p>It works once, within 15 minutes.{{if .Pressed}} The button that you pressed is applied then.{{end}}</p>{{end}}
 </body></html>
 `))

@@ -13,7 +13,6 @@ import (
 
 func (s *Server) peopleRoutes() {
 	route(s, http.MethodGet, "/v1/oncall", api.ScopeRead, "Who is on call", http.StatusOK, s.onCall)
-	route(s, http.MethodPost, "/v1/users/{id}/link", api.ScopeOperate, "Link a chat account to a user", http.StatusOK, s.linkAccount)
 }
 
 type onCallInput struct {

@@ -21,45 +21,35 @@ const (
 	whisperTimeout = 5 * time.Second
 )
 
-// press is a press on a message's button, whatever chat it comes from.
-type press struct {
-	provider string // slack, telegram
-	key      string // the same on every redelivery of this press
-	action   string // ack, resolve, snooze, escalate
-	incident string
-	account  string // the chat's id of the presser
-	name     string // what the chat calls the presser
-}
-
-// apply does what the button says if it is known who pressed it, and gives the private answer. An empty answer means
-// that this press was answered before. An error means that nothing is known to have happened.
-func (s *Server) apply(ctx context.Context, p press) (string, error) {
-	id, err := uuid.Parse(p.incident)
-	if err != nil || !slices.Contains([]string{card.ActionAcknowledge, card.ActionResolve, card.ActionSnooze, card.ActionEscalate}, p.action) {
-		return "This button is of another version of tocsin: nothing was changed.", nil //nolint:nilerr // that is the answer
+// applyPress does what a button says if it is known who pressed it. An error means that nothing is known to have happened.
+func (s *Server) applyPress(ctx context.Context, h deed) (answer, error) {
+	id, err := uuid.Parse(h.Value)
+	if err != nil || !slices.Contains([]string{card.ActionAcknowledge, card.ActionResolve, card.ActionSnooze, card.ActionEscalate}, h.Action) {
+		return answer{text: "This button is of another version of tocsin: nothing was changed."}, nil //nolint:nilerr // that is the answer
 	}
-	user, known, err := s.presser(ctx, p)
+	user, known, err := s.person(ctx, h.Provider, h.Account)
 	if err != nil {
-		return "", err
+		return answer{}, err
 	}
 	if !known {
-		return s.offerLink(ctx, p)
+		return s.offerLink(ctx, h)
 	}
-	return s.pressAs(ctx, user, p, id)
+	text, err := s.pressAs(ctx, user, h, id)
+	return answer{text: text}, err
 }
 
-// presser is the user of the file whose chat account pressed: the one with that address on a contact through a
-// notifier of the chat, or the one that the account was linked to.
-func (s *Server) presser(ctx context.Context, p press) (config.User, bool, error) {
+// person is the user of the file whose chat account it is: the one with that address on a contact through a notifier of the chat, or
+// the one that the account was linked to.
+func (s *Server) person(ctx context.Context, chat, account string) (config.User, bool, error) {
 	f := s.file()
 	for _, u := range f.Users {
 		for _, c := range u.Contacts {
-			if c.Address == p.account && f.Notifiers[c.Via].Type == p.provider {
+			if c.Address == account && f.Notifiers[c.Via].Type == chat {
 				return u, true, nil
 			}
 		}
 	}
-	id, linked, err := s.store.AccountUser(ctx, p.provider, p.account)
+	id, linked, err := s.store.AccountUser(ctx, chat, account)
 	if err != nil || !linked {
 		return config.User{}, false, err
 	}
@@ -72,39 +62,32 @@ func (s *Server) presser(ctx context.Context, p press) (config.User, bool, error
 }
 
 // offerLink keeps the press, changes nothing else, and tells the presser how to be known.
-func (s *Server) offerLink(ctx context.Context, p press) (string, error) {
-	code := makeCode()
-	offered := false
-	err := s.store.InTx(ctx, func(tx *store.Tx) error {
-		first, err := tx.Callback(ctx, p.key)
-		if err != nil || !first {
-			return err
-		}
-		offered = true
-		return tx.AddLinkCode(ctx, store.LinkCode{Hash: hashCode(code), Provider: p.provider, AccountID: p.account, Account: p.name,
-			Press: store.Press{Action: p.action, IncidentID: p.incident}}, linkLifetime)
-	})
+func (s *Server) offerLink(ctx context.Context, h deed) (answer, error) {
+	code, offered, err := s.showCode(ctx, h, store.Press{Action: h.Action, IncidentID: h.Value})
 	if err != nil || !offered {
-		return "", err
+		return answer{}, err
 	}
-	s.log.Infow("an unknown chat account pressed a button", "provider", p.provider, "account", p.account, "incident", p.incident)
-	return fmt.Sprintf("tocsin does not know yet who you are, so nothing was changed. Open %s/link/%s within 15 minutes: it says how your account is linked, and then this press is applied.", s.file().Server.PublicURL, code), nil
+	s.log.Infow("an unknown chat account pressed a button", "provider", h.Provider, "account", h.Account, "incident", h.Value)
+	return answer{code: code, text: fmt.Sprintf("tocsin does not know yet who you are, so nothing was changed. Open %s within 15 minutes: it says how your account is linked, and then this press is applied.", s.linkURL(code))}, nil
 }
 
-// whisper gives a private answer after the callback was answered. Where too many are under way it is left out: what was
-// pressed counts all the same, and the card shows it.
-func (s *Server) whisper(notifier, to, text string) {
-	if text == "" || to == "" {
-		return
-	}
-	p, ok := s.providers(notifier)
-	if !ok {
-		return
-	}
-	w, ok := p.(provider.Whisperer)
-	if !ok {
-		return
-	}
+// showCode makes a one-time code for an account that nobody knows. False: this callback was applied before.
+func (s *Server) showCode(ctx context.Context, h deed, p store.Press) (code string, offered bool, err error) {
+	code = makeCode()
+	err = s.store.InTx(ctx, func(tx *store.Tx) error {
+		if offered, err = tx.Callback(ctx, h.key); err != nil || !offered {
+			return err
+		}
+		return tx.AddLinkCode(ctx, store.LinkCode{Hash: hashCode(code), Provider: h.Provider, AccountID: h.Account, Account: h.Name, Press: p}, linkLifetime)
+	})
+	return code, offered, err
+}
+
+func (s *Server) linkURL(code string) string { return s.file().Server.PublicURL + "/link/" + code }
+
+// whisper answers after the callback was answered. Where too many are under way it is left out: what was asked for counts all the
+// same, and the card shows it.
+func (s *Server) whisper(notifier, to string, a answer) {
 	select {
 	case s.places <- struct{}{}:
 	default:
@@ -113,16 +96,44 @@ func (s *Server) whisper(notifier, to, text string) {
 	}
 	s.whispers.Go(func() {
 		defer func() { <-s.places }()
-		ctx, cancel := context.WithTimeout(context.Background(), whisperTimeout)
-		defer cancel()
-		if err := w.Whisper(ctx, to, text); err != nil {
-			s.log.Warnw("a private answer did not arrive", "notifier", notifier, "error", s.redact(err.Error()))
-		}
+		s.tell(notifier, to, a)
 	})
 }
 
-// pressFailed is the private answer where the database did not take a press.
-const pressFailed = "This could not be recorded, nothing was changed: press it again in a moment."
+// tell answers somebody in a chat: privately, or by a link that their chat opens.
+func (s *Server) tell(notifier, to string, a answer) {
+	if a.text == "" || to == "" {
+		return
+	}
+	p, ok := s.providers(notifier)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), whisperTimeout)
+	defer cancel()
+	if i, ok := p.(provider.Inviter); ok && a.code != "" {
+		if link := i.Invite(ctx, a.code); link != "" {
+			err := i.Open(ctx, to, link)
+			if err == nil {
+				return
+			}
+			s.log.Warnw("a link was not opened, its text is told instead", "notifier", notifier, "error", s.redact(err.Error()))
+		}
+	}
+	w, ok := p.(provider.Whisperer)
+	if !ok {
+		return
+	}
+	if err := w.Whisper(ctx, to, a.text); err != nil {
+		s.log.Warnw("a private answer did not arrive", "notifier", notifier, "error", s.redact(err.Error()))
+	}
+}
+
+// notStored is the private answer where the database did not take what somebody did, givenUp where it could not be applied.
+const (
+	notStored = "This could not be recorded, nothing was changed: do it again in a moment."
+	givenUp   = "This could not be applied, nothing was changed: do it again, or by `tocsin incidents`."
+)
 
 // plainName takes line breaks out of a name from outside and bounds it.
 func plainName(s string) string {

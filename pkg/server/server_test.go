@@ -65,6 +65,7 @@ type world struct {
 	store    *store.Store
 	intake   *intake.Intake
 	file     *config.File
+	server   *server.Server
 	stopping atomic.Bool
 	rung     atomic.Int32
 	whisper  chan whispered
@@ -117,7 +118,7 @@ func newWorld(t *testing.T) *world {
 		Unready:   func() string { return "" }, Stopping: w.stopping.Load, Ring: func() { w.rung.Add(1) }, Linked: func(context.Context) {},
 		Redact: func(s string) string { return s }, Metrics: noMetrics{}, Log: zaptest.NewLogger(t).Sugar(), Version: "test",
 	})
-	w.http = httptest.NewServer(srv)
+	w.http, w.server = httptest.NewServer(srv), srv
 	t.Cleanup(func() {
 		w.http.Close()
 		srv.Wait(context.Background())

@@ -142,6 +142,8 @@ type Account struct {
 	Provider  string // slack, telegram
 	AccountID string
 	UserID    string
+	LinkedAt  time.Time
+	LinkedBy  string
 }
 
 // Accounts are all linked accounts: a few per person.
@@ -150,9 +152,11 @@ func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convert(rows, func(r query.Account) (Account, error) {
-		return Account{Provider: r.Provider, AccountID: r.AccountID, UserID: r.UserID}, nil
-	})
+	return convert(rows, toAccount)
+}
+
+func toAccount(r query.Account) (Account, error) {
+	return Account{Provider: r.Provider, AccountID: r.AccountID, UserID: r.UserID, LinkedAt: r.LinkedAt, LinkedBy: r.LinkedBy}, nil
 }
 
 // Replica is a live instance and what its file knows.

@@ -90,9 +90,7 @@ func (tx *Tx) Accounts(ctx context.Context) ([]Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	return convert(rows, func(r query.Account) (Account, error) {
-		return Account{Provider: r.Provider, AccountID: r.AccountID, UserID: r.UserID}, nil
-	})
+	return convert(rows, toAccount)
 }
 
 // LastAnnounced is when a resolved incident of a key was opened last that had any delivery.

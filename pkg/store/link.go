@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
@@ -87,4 +88,69 @@ func (s *Store) AccountUser(ctx context.Context, provider, accountID string) (st
 		return "", false, fmt.Errorf("read account: %w", err)
 	}
 	return user, true, nil
+}
+
+// RemoveAccount unlinks a user's chat account. [ErrNotFound] where it is not linked to them.
+func (tx *Tx) RemoveAccount(ctx context.Context, provider, accountID, userID string) error {
+	n, err := tx.q.RemoveAccount(ctx, provider, accountID, userID)
+	if err != nil {
+		return fmt.Errorf("unlink account: %w", err)
+	}
+	if n == 0 {
+		return ErrNotFound
+	}
+	return nil
+}
+
+// TakeLinkCodesOf uses up all codes that a chat account was shown, and gives those that are not too old: their presses wait.
+func (tx *Tx) TakeLinkCodesOf(ctx context.Context, provider, accountID string) ([]LinkCode, error) {
+	rows, err := tx.q.TakeLinkCodesOf(ctx, provider, accountID)
+	if err != nil {
+		return nil, fmt.Errorf("use the codes of an account: %w", err)
+	}
+	var live []LinkCode
+	for _, r := range rows {
+		c, err := linkCode(r)
+		if err != nil {
+			return nil, err
+		}
+		if r.ExpiresAt.After(tx.now) {
+			live = append(live, c)
+		}
+	}
+	return live, nil
+}
+
+// AddInvitation keeps a code for ttl by which a chat account becomes that of a user.
+func (tx *Tx) AddInvitation(ctx context.Context, hash []byte, userID, by string, ttl time.Duration) error {
+	if err := tx.q.AddInvitation(ctx, query.AddInvitationParams{Hash: hash, UserID: userID, MadeBy: by, Ttl: ttl}); err != nil {
+		return fmt.Errorf("store an invitation: %w", err)
+	}
+	return nil
+}
+
+// TakeInvitation uses a code up and says for whom it was made, and by whom. [ErrNotFound] where it is unknown, used or too old.
+func (tx *Tx) TakeInvitation(ctx context.Context, hash []byte) (userID, by string, err error) {
+	row, err := tx.q.TakeInvitation(ctx, hash)
+	if err != nil {
+		return "", "", readError("use an invitation", err)
+	}
+	return row.UserID, row.MadeBy, nil
+}
+
+// UnlinkedPage is a page of an open incident that died because its person had no linked account.
+type UnlinkedPage struct {
+	ID, IncidentID   uuid.UUID
+	Notifier, Target string
+}
+
+// UnlinkedPages are the newest of them, not locked.
+func (s *Store) UnlinkedPages(ctx context.Context, limit int) ([]UnlinkedPage, error) {
+	rows, err := s.q.UnlinkedPages(ctx, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+	if err != nil {
+		return nil, fmt.Errorf("look for pages without an account: %w", err)
+	}
+	return convert(rows, func(r query.UnlinkedPagesRow) (UnlinkedPage, error) {
+		return UnlinkedPage{ID: r.ID, IncidentID: r.IncidentID, Notifier: r.Notifier, Target: r.Target}, nil
+	})
 }

@@ -118,6 +118,12 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	if _, err := s.q.PurgeReplicas(ctx, keepReplicas); err != nil {
 		return int(answers + callbacks), err
 	}
+	if err := s.q.DropStaleReceivers(ctx); err != nil {
+		return int(answers + callbacks), err
+	}
+	if err := s.q.DropStaleInvitations(ctx); err != nil {
+		return int(answers + callbacks), err
+	}
 	return int(answers + callbacks), s.q.DropStaleLinkCodes(ctx)
 }
 

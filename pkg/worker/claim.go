@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
@@ -24,8 +25,9 @@ type job struct {
 	provider provider.Provider
 	env      delivery.Env
 	facts    delivery.Facts
-	breaker  string // the key of its account's breaker
-	looks    bool   // it is to be looked up, not made
+	breaker  string            // the key of its account's breaker
+	looks    bool              // it is to be looked up, not made
+	missing  *plan.Unreachable // whose account is not known: it is looked for
 	attempt  delivery.Attempt
 	call     provider.Call
 	name     string        // page: of the one whom it goes to; empty: not known, or an edit

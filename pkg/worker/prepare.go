@@ -65,6 +65,8 @@ func (w *Worker) prepare(f *config.File, batch []*job) {
 			w.giveBack([]*job{j}, retryPause, "")
 		case j.looks:
 			go w.look(j)
+		case j.missing != nil:
+			go w.find(j) // a look-up waits for nobody but its own page
 		default:
 			ready = append(ready, j)
 		}
@@ -177,6 +179,9 @@ func (w *Worker) ready(f *config.File, j *job, around store.Around, accounts []p
 	if step := w.address(f, j, v, parent, accounts); step != nil {
 		return step
 	}
+	if j.missing != nil {
+		return nil
+	}
 	if step := w.keptBack(j); step != nil {
 		return step
 	}
@@ -220,7 +225,7 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 		switch {
 		case v.Address != "" && whose: // bound, and whoever the target means by now
 			j.attempt.Address, j.name = first.Address, first.Name
-			j.newcomer = err == nil && person.UserID != first.UserID
+			j.newcomer = (err == nil || plan.LookedUp(err)) && person.UserID != first.UserID
 		case v.Address != "" && !filled(v.Address): // the same, and nobody's by now
 			j.attempt.Address = v.Address
 			j.newcomer = err == nil && w.o.Redact(person.Address) != v.Address
@@ -228,6 +233,10 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 			var u *plan.Unreachable
 			if !errors.As(err, &u) {
 				u = &plan.Unreachable{Reason: "no_linked_account", Sentence: err.Error()}
+			}
+			if u.UserID != "" {
+				j.missing = u
+				return nil
 			}
 			s := j.Unreachable(u.Reason, u.Sentence)
 			return &s

@@ -42,7 +42,10 @@ type Options struct {
 	File     func() *config.File
 	Provider func(notifier string) (provider.Provider, bool)
 	Accounts func() []plan.Account // linked chat accounts
-	Dead     func()                // called after a delivery died or a breaker opened: its self-alert is due
+	// Find looks for a user's account with a notifier; true: Accounts has it now. An error: it can't be known now. Nil: there is no
+	// other place to look.
+	Find func(ctx context.Context, notifier, userID string) (bool, error)
+	Dead func() // called after a delivery died or a breaker opened: its self-alert is due
 	// HandOver gives the one whom a page's target means by now a page of their own: the page is bound to somebody else. It is
 	// called before the page's next attempt begins. May be nil.
 	HandOver func(ctx context.Context, incident, page uuid.UUID) error
@@ -82,6 +85,9 @@ type Worker struct {
 func New(o Options) *Worker {
 	if o.Redact == nil {
 		o.Redact = func(s string) string { return s }
+	}
+	if o.Find == nil {
+		o.Find = func(context.Context, string, string) (bool, error) { return false, nil }
 	}
 	calls, cut := context.WithCancel(context.Background())
 	questions, cutQuestions := context.WithCancel(calls)

@@ -1,14 +1,12 @@
 -- name: ClockTimestamp :one
 select clock_timestamp()::timestamptz as now;
 
--- name: FirstCallback :execrows
-insert into callback (key, at) values (@key, clock_timestamp()) on conflict (key) do nothing;
 
 -- name: AddAudit :exec
 insert into audit (id, at, actor, action, object, detail) values (@id, clock_timestamp(), @actor, @action, @object, @detail);
 
 -- name: Accounts :many
-select * from account;
+select * from account order by user_id, provider, linked_at;
 
 -- name: Notify :exec
 select pg_notify(@channel, @payload);

@@ -60,7 +60,7 @@ select exists (select 1 from replica where seen_at > clock_timestamp() - @alive:
 delete from idempotency where ctid = any(array(select i.ctid from idempotency i where i.created_at < now() - @age::interval order by i.created_at limit @most));
 
 -- name: PurgeCallbacks :execrows
-delete from callback where ctid = any(array(select c.ctid from callback c where c.at < now() - @age::interval order by c.at limit @most));
+delete from callback where ctid = any(array(select c.ctid from callback c where c.at < now() - @age::interval and c.due_at is null order by c.at limit @most));
 
 -- name: PurgeReplicas :execrows
 delete from replica where seen_at < clock_timestamp() - @age::interval;

@@ -14,13 +14,17 @@ import (
 
 // ask calls a method of the Web API that makes nothing anybody counts on.
 func (p *Provider) ask(ctx context.Context, method string, form url.Values) wire.Record {
+	return p.askAs(ctx, p.token, method, form)
+}
+
+func (p *Provider) askAs(ctx context.Context, token, method string, form url.Values) wire.Record {
 	body := form.Encode()
 	u := *p.base
 	u.Path, u.RawPath = u.Path+method, ""
 	r := &http.Request{
 		Method: http.MethodPost, URL: &u, Host: u.Host,
 		Header: http.Header{
-			"Content-Type": {"application/x-www-form-urlencoded"}, "User-Agent": {"tocsin"}, "Authorization": {"Bearer " + p.token},
+			"Content-Type": {"application/x-www-form-urlencoded"}, "User-Agent": {"tocsin"}, "Authorization": {"Bearer " + token},
 		},
 		Body:          io.NopCloser(strings.NewReader(body)),
 		ContentLength: int64(len(body)),

@@ -55,13 +55,13 @@ func (p *Provider) examineToken(ctx context.Context, f *findings, e provider.Exa
 			fix = "check the network between this machine and " + rec.Host + ", and api_url of the notifier in the file"
 		}
 		f.add(provider.Bad, "token", fix, "auth.test: %s", reasonOf(res))
-		p.buttons(f, e)
+		p.buttons(ctx, f, e)
 		return
 	}
 	f.ok("token", "@%s of %s (%s)", rec.Text(me.user), rec.Text(me.team), rec.Text(me.teamID))
 	has, told := scopes(rec)
 	p.scopes(f, has, told)
-	p.buttons(f, e)
+	p.buttons(ctx, f, e)
 	channel := p.notifier.Channel
 	if channel == "" {
 		if e.Live {
@@ -135,6 +135,7 @@ func (p *Provider) scopes(f *findings, has map[string]bool, told bool) {
 		for _, s := range []struct{ name, why string }{
 			{"im:write", "the conversation with a person cannot be found again, so that a page in doubt cannot be looked up"},
 			{"im:history", "a page in doubt cannot be looked up: it is repeated"},
+			{"users:read.email", "accounts cannot be found by e-mail address: link them one by one"},
 		} {
 			if !granted(has, s.name) {
 				f.add(provider.Warn, "scope "+s.name, give(s.name), "it is missing: %s", s.why)
@@ -150,7 +151,15 @@ func (p *Provider) scopes(f *findings, has map[string]bool, told bool) {
 var secretForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // buttons says whether presses can come back.
-func (p *Provider) buttons(f *findings, e provider.Examination) {
+func (p *Provider) buttons(ctx context.Context, f *findings, e provider.Examination) {
+	if p.notifier.AppToken != "" {
+		if _, err := p.openSocket(ctx); err != nil {
+			f.add(provider.Warn, "Socket Mode", "make an app-level token with the scope connections:write, switch Socket Mode on in the app, and put the token into app_token", "%s", err.Error())
+		} else {
+			f.ok("Socket Mode", "a connection can be opened; nothing needs to be published")
+		}
+		return
+	}
 	const fix = "copy the Signing Secret from the Slack app's Basic Information into signing_secret in the file"
 	switch secret := p.notifier.SigningSecret; {
 	case secret == "":

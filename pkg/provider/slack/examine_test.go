@@ -94,7 +94,10 @@ func TestExamineToken(t *testing.T) {
 			levels: map[string]provider.Level{"channel C0OUT": warn, "look-ups": warn}},
 		{name: "one person", n: func(n *config.Notifier) { n.Channel = "U0ANA" }, levels: map[string]provider.Level{"channel U0ANA": ok, "look-ups": ok}},
 		{name: "people", n: func(n *config.Notifier) { n.Channel = "" }, set: func(s *slacktest.Server) { s.SetScopes("chat:write") },
-			levels: map[string]provider.Level{"scope im:write": warn, "scope im:history": warn}},
+			levels: map[string]provider.Level{"scope im:write": warn, "scope im:history": warn, "scope users:read.email": warn}},
+		{name: "Socket Mode", n: func(n *config.Notifier) { n.AppToken, n.SigningSecret = "xapp-314159", "" }, levels: map[string]provider.Level{"Socket Mode": ok}},
+		{name: "Socket Mode with another token", n: func(n *config.Notifier) { n.AppToken = "xapp-271828" }, levels: map[string]provider.Level{"Socket Mode": warn},
+			texts: map[string]string{"Socket Mode": "connections:write"}},
 		{name: "people, with all rights", n: func(n *config.Notifier) { n.Channel = "" }, e: provider.Examination{Live: true}, levels: map[string]provider.Level{"scopes": ok, "live test": ok},
 			texts: map[string]string{"live test": "not made"}},
 		{name: "a proxy that hides the scopes", set: func(s *slacktest.Server) {
@@ -103,7 +106,7 @@ func TestExamineToken(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := slacktest.Start(t, slacktest.Options{Token: "xoxb-314159", Channels: []slacktest.Channel{
+			s := slacktest.Start(t, slacktest.Options{Token: "xoxb-314159", AppToken: "xapp-314159", Channels: []slacktest.Channel{
 				{ID: "C0OPS", Name: "ops"}, {ID: "C0OLD", Name: "old", Archived: true}, {ID: "C0OUT", Name: "out", NotMember: true},
 			}})
 			n := config.Notifier{Token: "xoxb-314159", APIURL: s.APIURL(), Channel: "C0OPS", SigningSecret: signingSecret}

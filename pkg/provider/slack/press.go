@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
 )
 
 // MaxSkew is how far a callback's timestamp may be from now.
@@ -72,6 +74,11 @@ func ParseInteraction(body []byte) (Press, error) {
 	if !form.Has("payload") {
 		return Press{}, errors.New("the callback's body has no field payload")
 	}
+	return parsePayload([]byte(form.Get("payload")))
+}
+
+// parsePayload reads the payload of an interaction, however it comes.
+func parsePayload(body []byte) (Press, error) {
 	var p struct {
 		Type string `json:"type"`
 		User struct {
@@ -97,7 +104,7 @@ func ParseInteraction(body []byte) (Press, error) {
 		ResponseURL string `json:"response_url"`
 		TriggerID   string `json:"trigger_id"`
 	}
-	if err := json.Unmarshal([]byte(form.Get("payload")), &p); err != nil {
+	if err := json.Unmarshal(body, &p); err != nil {
 		return Press{}, fmt.Errorf("the callback's payload is not what Slack documents: %w", err)
 	}
 	if p.Type != "block_actions" || len(p.Actions) == 0 || p.Actions[0].ActionID == "" {
@@ -121,6 +128,47 @@ func ParseInteraction(body []byte) (Press, error) {
 		press.MessageTS = p.Container.MessageTS
 	}
 	return press, nil
+}
+
+// Said is the press in the words of all chats.
+func (p Press) Said() provider.Said {
+	s := provider.Said{
+		Key:    "slack:" + p.Channel + ":" + p.MessageTS + ":" + p.Action + ":" + p.ActionTS + ":" + p.UserID,
+		Action: p.Action, Value: p.Value, Account: p.UserID, Name: p.UserName, To: p.ResponseURL,
+	}
+	if s.To == "" {
+		s.To = EphemeralTo(p.Channel, p.UserID)
+	}
+	return s
+}
+
+// ParseCommand reads the body of a slash command's callback. What was written after "/tocsin" begins with the command.
+func ParseCommand(body []byte) (provider.Said, error) {
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return provider.Said{}, fmt.Errorf("the callback's body is no form: %w", err)
+	}
+	return command(form.Get)
+}
+
+// command is a slash command by its fields.
+func command(get func(string) string) (provider.Said, error) {
+	if get("command") == "" || get("user_id") == "" || get("trigger_id") == "" {
+		return provider.Said{}, errors.New("the callback does not say which command was written, or by whom")
+	}
+	word, text, _ := strings.Cut(strings.TrimSpace(get("text")), " ")
+	s := provider.Said{
+		Key: "slack:command:" + get("trigger_id"), Command: strings.ToLower(word), Text: strings.TrimSpace(unescaper.Replace(text)),
+		Account: get("user_id"), Name: get("user_name"), To: get("response_url"),
+		Alone: true, // only they see the command and the answer, wherever it was written
+	}
+	if s.Command == "" {
+		s.Command = "help"
+	}
+	if s.To == "" {
+		s.To = EphemeralTo(get("channel_id"), get("user_id"))
+	}
+	return s, nil
 }
 
 // unescaper undoes what Slack does to a value on its way through a message.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,7 @@ type Provider struct {
 	clean    wire.Redactor
 	notifier config.Notifier
 
+	ping   time.Duration          // between pings of a Socket Mode connection
 	needed atomic.Pointer[string] // the scope that Slack missed last
 	me     atomic.Pointer[identity]
 }
@@ -56,6 +58,7 @@ var (
 	_ provider.Scanner   = (*Provider)(nil)
 	_ provider.Prober    = (*Provider)(nil)
 	_ provider.Examiner  = (*Provider)(nil)
+	_ provider.Finder    = (*Provider)(nil)
 )
 
 // New makes a provider of a notifier with a token or a webhook URL. red may be nil; the notifier's own secrets are
@@ -67,7 +70,7 @@ func New(n config.Notifier, red wire.Redactor, allow ...netip.Prefix) (*Provider
 	if n.Token != "" && n.WebhookURL != "" {
 		return nil, fmt.Errorf("notifier %s: slack takes token or webhook_url, not both", n.Name)
 	}
-	p := &Provider{token: n.Token, api: n.APIURL, hook: n.WebhookURL, notifier: n}
+	p := &Provider{token: n.Token, api: n.APIURL, hook: n.WebhookURL, notifier: n, ping: socketPing}
 	if p.api == "" {
 		p.api = defaultAPI
 	}
@@ -218,11 +221,18 @@ func (p *Provider) ephemeral(ctx context.Context, place, text string) error {
 	defer cancel()
 	tap := p.client.Tap(ctx)
 	api := slackgo.New(p.token, slackgo.OptionHTTPClient(tap), slackgo.OptionAPIURL(p.api))
-	if _, err := api.PostEphemeralContext(ctx, channel, user, slackgo.MsgOptionText(escape(fit(text)), false)); err != nil {
+	if _, err := api.PostEphemeralContext(ctx, channel, user, slackgo.MsgOptionText(spoken(text), false)); err != nil {
 		return fmt.Errorf("slack: the private answer did not go out: %s", p.clean.String(err.Error()))
 	}
 	return nil
 }
+
+// spoken is the text of a private answer, with its addresses as links.
+func spoken(text string) string {
+	return inText.ReplaceAllString(escape(fit(text)), "<$0>")
+}
+
+var inText = regexp.MustCompile(`https?://[^\s<>"]*[^\s<>".,;:!?)]`)
 
 // whisperTimeout bounds a private answer: the person is looking at the button.
 const whisperTimeout = 5 * time.Second
@@ -238,7 +248,7 @@ func (p *Provider) Whisper(ctx context.Context, to, text string) error {
 		return errors.New("slack: the callback's response_url is neither https nor on the host of api_url")
 	}
 	body, err := json.Marshal(map[string]any{
-		"response_type": "ephemeral", "replace_original": false, "text": escape(fit(text)),
+		"response_type": "ephemeral", "replace_original": false, "text": spoken(text),
 	})
 	if err != nil {
 		return fmt.Errorf("slack: the private answer: %w", err)

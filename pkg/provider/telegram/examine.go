@@ -203,6 +203,10 @@ func (p *Provider) examineTopic(f *findings, kind string, forum bool) bool {
 // same, but their buttons do nothing.
 func (p *Provider) examineHook(ctx context.Context, f *findings, e provider.Examination) {
 	const check, dead = "webhook", "buttons do nothing"
+	if p.notifier.Poll {
+		p.examinePoll(ctx, f)
+		return
+	}
 	if p.notifier.WebhookSecret == "" {
 		f.add(provider.Warn, "webhook_secret", "put webhook_secret into the file, restart, and "+setHook, "missing in the file: presses and /start are refused, so that %s", dead)
 	}
@@ -248,6 +252,28 @@ func (p *Provider) examineHook(ctx context.Context, f *findings, e provider.Exam
 	}
 	if hook.Pending >= manyPending {
 		f.add(provider.Warn, "webhook queue", "see that "+want+" is reached from the internet and answers with 200", "%d updates wait to be taken", hook.Pending)
+	}
+}
+
+// examinePoll looks whether Telegram gives updates to whoever asks. It does not ask for any itself: that would end the poll of a replica.
+func (p *Provider) examinePoll(ctx context.Context, f *findings) {
+	const check = "polling"
+	rec, res := p.look(ctx, "getWebhookInfo", nil)
+	if res.Outcome != delivery.OutcomeSent {
+		f.refused(check, rec, res)
+		return
+	}
+	var hook struct {
+		URL     string
+		Pending int `json:"pending_update_count"`
+	}
+	switch result(rec, &hook); {
+	case hook.URL != "":
+		f.add(provider.Warn, check, "delete the webhook as the handbook's page on Telegram tells under Polling, or use webhook_secret instead of poll", "a webhook leads to %s, and Telegram gives updates in one way only: buttons do nothing", rec.Text(hook.URL))
+	case hook.Pending >= manyPending:
+		f.add(provider.Warn, check, "see that a replica runs, and what its log says of this notifier", "%d updates wait to be asked for", hook.Pending)
+	default:
+		f.ok(check, "no webhook is set: updates are there to be asked for")
 	}
 }
 

@@ -248,3 +248,45 @@ func TestExamineOfSomethingElse(t *testing.T) {
 		}
 	}
 }
+
+func TestExaminePolling(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hook, body string
+		level      provider.Level
+		says       string
+	}{
+		{"", "", provider.OK, "no webhook is set"},
+		{hookURL, "", provider.Warn, "one way only"},
+		{"", `{"url":"","pending_update_count":250}`, provider.Warn, "250 updates"},
+	} {
+		s := telegramtest.Start(t, telegramtest.Options{WebhookURL: c.hook})
+		if c.body != "" {
+			s.MustFault(chattest.Fault{Kind: chattest.Answer, Method: "getWebhookInfo", Body: `{"ok":true,"result":` + c.body + `}`})
+		}
+		p, err := telegram.New(config.Notifier{Name: "ops-telegram", Type: "telegram", Token: s.Options().Token, APIURL: s.APIURL(), Poll: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, f := range p.Examine(t.Context(), provider.Examination{PublicURL: "https://tocsin.test"}) {
+			if f.Check == "polling" {
+				found = true
+				if f.Level != c.level || !strings.Contains(f.Text, c.says) {
+					t.Errorf("%q, %q: %+v", c.hook, c.body, f)
+				}
+			}
+			if f.Check == "webhook_secret" || f.Check == "webhook" {
+				t.Errorf("it looks at %s: %+v", f.Check, f)
+			}
+		}
+		if !found {
+			t.Error("polling was not looked at")
+		}
+		for _, r := range s.Ledger() {
+			if r.Method == "getUpdates" {
+				t.Error("it ended the poll of a replica")
+			}
+		}
+	}
+}

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
 )
 
 // SecretHeader carries the secret that was given to setWebhook.
@@ -79,4 +82,60 @@ func ParseUpdate(body []byte) (Press, error) {
 		ChatID: u.Query.Message.Chat.ID, MessageID: u.Query.Message.MessageID,
 		Data: u.Query.Data, Action: action, Value: value,
 	}, nil
+}
+
+// Heard reads an update of a bot: the press of a button, or a command. It returns ErrNoPress for everything else. The bot's number
+// is part of the key, since two bots number their updates on their own, and the notifier's name is not: several may be one bot.
+func Heard(token string, body []byte) (provider.Said, error) {
+	bot, _, _ := strings.Cut(token, ":")
+	key := func(id int64) string { return "telegram:" + bot + ":" + strconv.FormatInt(id, 10) }
+	p, err := ParseUpdate(body)
+	if err == nil {
+		return provider.Said{
+			Key: key(p.UpdateID), Action: p.Action, Value: p.Value, Account: strconv.FormatInt(p.UserID, 10), Name: called(p.Username, p.FirstName), To: p.CallbackID,
+		}, nil
+	}
+	if !errors.Is(err, ErrNoPress) {
+		return provider.Said{}, err
+	}
+	var u struct {
+		UpdateID int64 `json:"update_id"`
+		Message  struct {
+			MessageID int `json:"message_id"`
+			From      struct {
+				ID        int64  `json:"id"`
+				Bot       bool   `json:"is_bot"`
+				Username  string `json:"username"`
+				FirstName string `json:"first_name"`
+			} `json:"from"`
+			Chat struct {
+				ID   int64  `json:"id"`
+				Type string `json:"type"`
+			} `json:"chat"`
+			Text string `json:"text"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(body, &u); err != nil {
+		return provider.Said{}, fmt.Errorf("the update is not what Telegram documents: %w", err)
+	}
+	m := u.Message
+	written, isCommand := strings.CutPrefix(strings.TrimSpace(m.Text), "/")
+	if !isCommand || m.From.ID == 0 || m.From.Bot {
+		return provider.Said{}, ErrNoPress
+	}
+	word, text, _ := strings.Cut(written, " ")
+	word, _, _ = strings.Cut(word, "@") // in a group: the bot that is meant
+	return provider.Said{
+		Key: key(u.UpdateID), Command: strings.ToLower(strings.TrimSpace(word)), Text: strings.TrimSpace(text),
+		Account: strconv.FormatInt(m.From.ID, 10), Name: called(m.From.Username, m.From.FirstName),
+		To: fmt.Sprintf("%s%d/%d", messageTo, m.Chat.ID, m.MessageID), Alone: m.Chat.Type == "private",
+	}, nil
+}
+
+// called is what people call an account.
+func called(username, first string) string {
+	if username != "" {
+		return "@" + username
+	}
+	return first
 }

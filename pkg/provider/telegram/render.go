@@ -3,6 +3,7 @@ package telegram
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -222,6 +223,9 @@ func host(address string) string {
 	return "Link"
 }
 
+// inRow is how many buttons stand side by side: on a phone, more would be cut.
+const inRow = 2
+
 // buttons makes the inline keyboard's JSON. What a press carries is "action:value"; a button for which that is too
 // long is left out, since a cut one would do something else.
 func buttons(in []message.Button) string {
@@ -244,7 +248,7 @@ func buttons(in []message.Button) string {
 	if len(row) == 0 {
 		return ""
 	}
-	raw, err := json.Marshal(map[string]any{"inline_keyboard": [][]button{row}})
+	raw, err := json.Marshal(map[string]any{"inline_keyboard": slices.Collect(slices.Chunk(row, inRow))})
 	if err != nil {
 		return "" // strings always marshal
 	}

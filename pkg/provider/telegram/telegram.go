@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
@@ -36,13 +37,15 @@ type Provider struct {
 	endpoint string // with %s for token and method, as the library wants it
 	topic    int    // message_thread_id; 0: none
 	client   *wire.Client
-	notifier config.Notifier // as the file has it, for Examine
+	notifier config.Notifier        // as the file has it, for Examine
+	name     atomic.Pointer[string] // of the bot, once it was asked
 }
 
 var (
 	_ provider.Provider  = (*Provider)(nil)
 	_ provider.Linker    = (*Provider)(nil)
 	_ provider.Whisperer = (*Provider)(nil)
+	_ provider.Inviter   = (*Provider)(nil)
 	_ provider.Prober    = (*Provider)(nil)
 	_ provider.Examiner  = (*Provider)(nil)
 )
@@ -184,6 +187,7 @@ func (p *Provider) Link(_ context.Context, r delivery.Reference) string {
 
 const (
 	maxAlert       = 200 // characters in the answer to a callback
+	maxAnswer      = 4000
 	whisperTimeout = 5 * time.Second
 )
 
@@ -193,11 +197,63 @@ func (p *Provider) Whisper(ctx context.Context, to, text string) error {
 	if to == "" {
 		return errors.New("telegram: there is no callback query to answer")
 	}
+	if place, ok := strings.CutPrefix(to, messageTo); ok {
+		return p.answer(ctx, place, text)
+	}
+	return p.query(ctx, tgbotapi.Params{"callback_query_id": to, "text": message.Fit(text, maxAlert, message.UTF16), "show_alert": "true"})
+}
+
+// Open makes the presser's Telegram open a link of Invite.
+func (p *Provider) Open(ctx context.Context, to, link string) error {
+	if to == "" || strings.HasPrefix(to, messageTo) {
+		return errors.New("telegram: only the answer to a button opens a link")
+	}
+	return p.query(ctx, tgbotapi.Params{"callback_query_id": to, "url": link})
+}
+
+// messageTo begins an address for Whisper that is a person's message; chat and message follow.
+const messageTo = "message:"
+
+// answer replies to a person's message. It is no effect that anybody counts on: nothing is recorded of it.
+func (p *Provider) answer(ctx context.Context, place, text string) error {
+	chat, id, _ := strings.Cut(place, "/")
+	number, err := strconv.Atoi(id)
+	if err != nil || chat == "" {
+		return errors.New("telegram: it is not known which message is to be answered")
+	}
 	ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
 	defer cancel()
-	rec, res := p.look(ctx, "answerCallbackQuery", tgbotapi.Params{
-		"callback_query_id": to, "text": message.Fit(text, maxAlert, message.UTF16), "show_alert": "true",
+	rec := p.call(ctx, "sendMessage", tgbotapi.Params{
+		"chat_id": chat, "text": message.Fit(text, maxAnswer, message.UTF16), "link_preview_options": `{"is_disabled":true}`,
+		"reply_parameters": fmt.Sprintf(`{"message_id":%d,"allow_sending_without_reply":true}`, number),
 	})
+	res := judge(rec, delivery.OpCreate, provider.Call{Address: chat})
+	if res.Outcome == delivery.OutcomeSent {
+		return nil
+	}
+	return fmt.Errorf("telegram: the answer to a command did not go out: %s", res.Error)
+}
+
+// Invite is the link that opens the bot's conversation and hands in a code with Start. The bot's name is asked once.
+func (p *Provider) Invite(ctx context.Context, code string) string {
+	name := p.name.Load()
+	if name == nil {
+		rec, res := p.look(ctx, "getMe", nil)
+		var me struct{ Username string }
+		if result(rec, &me); res.Outcome != delivery.OutcomeSent || me.Username == "" {
+			return ""
+		}
+		name = &me.Username
+		p.name.Store(name)
+	}
+	return "https://t.me/" + url.PathEscape(*name) + "?start=" + url.QueryEscape(code)
+}
+
+// query answers the press of a button.
+func (p *Provider) query(ctx context.Context, params tgbotapi.Params) error {
+	ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
+	defer cancel()
+	rec, res := p.look(ctx, "answerCallbackQuery", params)
 	switch {
 	case res.Outcome == delivery.OutcomeSent:
 		return nil

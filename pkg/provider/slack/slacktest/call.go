@@ -106,6 +106,7 @@ func read(r *http.Request) (c call, raw string, problem string) {
 var methods = map[string]func(*Server, *call) obj{
 	"api.test":              func(*Server, *call) obj { return obj{"ok": true} },
 	"auth.test":             (*Server).authTest,
+	"apps.connections.open": (*Server).connectionsOpen,
 	"chat.postMessage":      (*Server).postMessage,
 	"chat.postEphemeral":    (*Server).postEphemeral,
 	"chat.update":           (*Server).update,
@@ -131,7 +132,7 @@ var Methods = []string{
 	"chat.postMessage", "chat.update", "chat.delete", "chat.getPermalink", "chat.postEphemeral", "auth.test",
 	"conversations.open", "conversations.info", "conversations.list", "conversations.join", "conversations.history",
 	"conversations.replies", "users.lookupByEmail", "users.info", "usergroups.users.update", "reactions.add", "reactions.remove", "api.test",
-	"webhook", "response_url",
+	"apps.connections.open", "webhook", "response_url",
 }
 
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
@@ -150,6 +151,10 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 				return answer(failure(problem))
 			case c.token == "":
 				return answer(failure("not_authed"))
+			case method == "apps.connections.open" && (s.opt.AppToken == "" || c.token != s.opt.AppToken):
+				return answer(failure("invalid_auth"))
+			case method == "apps.connections.open":
+				return answer(run(s, &c))
 			case c.token != s.opt.Token:
 				return answer(failure("invalid_auth"))
 			case s.rules.revoked:

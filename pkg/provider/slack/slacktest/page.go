@@ -100,7 +100,7 @@ func (p *page) fill(v *view, q url.Values) {
 		return
 	}
 	v.Channel, v.Direct, v.Sign = *current, current.user != "", sign(current)
-	v.Commands = s.opt.CommandURL != ""
+	v.Commands = s.opt.CommandURL != "" || s.opt.AppToken != ""
 	who := s.names()
 	channels, direct := chattest.Group{Title: "Channels"}, chattest.Group{Title: "Direct messages of tocsin"}
 	for _, c := range s.channels {

@@ -39,6 +39,15 @@ type PressAnswer struct {
 // Press presses a button as a person: it sends the signed block_actions callback to InteractionURL and returns the
 // receiver's answer. The message must show the button now.
 func (s *Server) Press(ctx context.Context, ts, actionID, userID string) (PressAnswer, error) {
+	if s.opt.AppToken != "" {
+		var payload obj
+		var err error
+		s.Write(func() { payload, err = s.callback(ts, actionID, userID) })
+		if err != nil {
+			return PressAnswer{}, err
+		}
+		return s.throughSocket(ctx, "interactive", payload)
+	}
 	r, err := s.PressRequest(ctx, ts, actionID, userID)
 	if err != nil {
 		return PressAnswer{}, err
@@ -88,6 +97,13 @@ func (s *Server) Command(ctx context.Context, channel, userID, command, text str
 	})
 	if err != nil {
 		return PressAnswer{}, err
+	}
+	if s.opt.AppToken != "" {
+		fields := obj{}
+		for k := range form {
+			fields[k] = form.Get(k)
+		}
+		return s.throughSocket(ctx, "slash_commands", fields)
 	}
 	if target == "" {
 		return PressAnswer{}, fmt.Errorf("slacktest: no CommandURL: set Options.CommandURL or call SetCommandURL")

@@ -30,6 +30,7 @@ type Options struct {
 	TeamURL        string // begins permalinks; default is the simulated chat itself, so that links open its page
 	InteractionURL string // where Press sends callbacks, ".../slack/interactions"
 	CommandURL     string // where Command sends slash commands, ".../slack/commands"
+	AppToken       string // app-level token: Socket Mode is on, and nothing is sent to the two URLs
 
 	Channels []Channel // default: C0OPS #ops and C0DB #db-alerts
 	Users    []User    // default: Ana Torres, Bo Lind, Cho Park, Dee Okafor
@@ -131,6 +132,7 @@ type Server struct {
 	lastTS     int64
 	triggers   int
 	rules      rules
+	sockets    sockets
 }
 
 // New makes a workspace. It serves nothing until its Handler is mounted or Start or Listen is called.
@@ -173,6 +175,7 @@ func New(o Options) *Server {
 	s := &Server{
 		Core: chattest.NewCore(o.Now, o.Seed), opt: o,
 		messages: map[string][]*Message{}, byTS: map[string]*Message{}, responses: map[string]*responseURL{},
+		sockets: sockets{acked: map[string]chan struct{}{}},
 	}
 	for _, c := range o.Channels {
 		s.channels = append(s.channels, &c)
@@ -186,6 +189,7 @@ func New(o Options) *Server {
 	mux.HandleFunc("/api/{method}", s.serveAPI)
 	mux.HandleFunc("/services/", s.serveWebhook)
 	mux.HandleFunc("/response/{id}", s.serveResponseURL)
+	mux.HandleFunc("/socket/{ticket}", s.serveSocket)
 	mux.Handle("/", s.page)
 	s.mux = mux
 	return s

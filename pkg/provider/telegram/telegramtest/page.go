@@ -56,6 +56,8 @@ type messageView struct {
 	Answer          bool // a private answer to a press
 	Alert           bool
 	Chat, As, Back  string
+	Start           bool   // of an answer: it opens the bot's chat, where Start hands in the code
+	Code            string //
 }
 
 type buttonView struct{ Label, Data, URL string }
@@ -205,9 +207,10 @@ func (p *page) messages(v *view, c *Chat, as int64) {
 		v.Messages = append(v.Messages, d)
 	}
 	for i, a := range s.answers[max(len(s.answers)-shownMost, 0):] {
-		if a.Chat == c.ID && a.User == as && a.Text != "" {
+		code, start := s.startCode(a.URL)
+		if a.Chat == c.ID && a.User == as && (a.Text != "" || start) {
 			v.Messages = append(v.Messages, messageView{Anchor: fmt.Sprintf("a%d", i), Answer: true, Alert: a.Alert, At: a.At,
-				Text: rendered(a.Text, nil)})
+				Text: rendered(a.Text, nil), Start: start, Code: code, As: v.As, Back: v.Link("c", v.As)})
 		}
 	}
 	slices.SortStableFunc(v.Messages, func(a, b messageView) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
@@ -241,6 +244,11 @@ func (p *page) say(w http.ResponseWriter, r *http.Request) {
 	text := strings.TrimSpace(r.FormValue("text"))
 	if text == "" {
 		chattest.Back(w, r, "", nil)
+		return
+	}
+	if _, link := p.s.startCode(text); link { // as Telegram does with a link to a bot, and Start pressed at once
+		_, err := p.s.Open(r.Context(), id64(r.FormValue("as")), text)
+		chattest.Back(w, r, "Start was pressed in the private chat with the bot.", err)
 		return
 	}
 	_, err := p.s.Say(r.Context(), id64(r.FormValue("chat")), id64(r.FormValue("as")), text)

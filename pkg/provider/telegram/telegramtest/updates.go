@@ -130,6 +130,24 @@ func (s *Server) Say(ctx context.Context, chat, userID int64, text string) (Pres
 	return s.deliver(ctx, u)
 }
 
+// Open opens a link to the bot as a person and presses Start: the code in it goes to the bot as "/start CODE".
+func (s *Server) Open(ctx context.Context, userID int64, link string) (PressAnswer, error) {
+	code, ok := s.startCode(link)
+	if !ok {
+		return PressAnswer{}, fmt.Errorf("telegramtest: %q is no link to the bot @%s", link, s.opt.BotUsername)
+	}
+	return s.Say(ctx, userID, userID, strings.TrimSpace("/start "+code))
+}
+
+// startCode is the code in a link to the bot.
+func (s *Server) startCode(link string) (string, bool) {
+	u, err := url.Parse(strings.TrimSpace(link))
+	if err != nil || u.Host != "t.me" || !strings.EqualFold(strings.Trim(u.Path, "/"), s.opt.BotUsername) {
+		return "", false
+	}
+	return u.Query().Get("start"), true
+}
+
 // Redeliver sends an update again, as Telegram does after a lost answer.
 func (s *Server) Redeliver(ctx context.Context, updateID int) (PressAnswer, error) {
 	var u *update

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/google/uuid"
 	"time"
 )
 
@@ -21,6 +22,27 @@ func (q *Queries) AccountUser(ctx context.Context, provider string, accountID st
 	var user_id string
 	err := row.Scan(&user_id)
 	return user_id, err
+}
+
+const addInvitation = `-- name: AddInvitation :exec
+insert into invitation (hash, user_id, made_by, created_at, expires_at) values ($1, $2, $3, clock_timestamp(), clock_timestamp() + $4::interval)
+`
+
+type AddInvitationParams struct {
+	Hash   []byte
+	UserID string
+	MadeBy string
+	Ttl    time.Duration
+}
+
+func (q *Queries) AddInvitation(ctx context.Context, arg AddInvitationParams) error {
+	_, err := q.db.Exec(ctx, addInvitation,
+		arg.Hash,
+		arg.UserID,
+		arg.MadeBy,
+		arg.Ttl,
+	)
+	return err
 }
 
 const addLinkCode = `-- name: AddLinkCode :exec
@@ -48,6 +70,15 @@ func (q *Queries) AddLinkCode(ctx context.Context, arg AddLinkCodeParams) error 
 		arg.Press,
 		arg.Ttl,
 	)
+	return err
+}
+
+const dropStaleInvitations = `-- name: DropStaleInvitations :exec
+delete from invitation where expires_at < now() - interval '1 hour'
+`
+
+func (q *Queries) DropStaleInvitations(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, dropStaleInvitations)
 	return err
 }
 
@@ -102,6 +133,35 @@ func (q *Queries) ReadLinkCode(ctx context.Context, hash []byte) (LinkCode, erro
 	return i, err
 }
 
+const removeAccount = `-- name: RemoveAccount :execrows
+delete from account where provider = $1 and account_id = $2 and user_id = $3
+`
+
+func (q *Queries) RemoveAccount(ctx context.Context, provider string, accountID string, userID string) (int64, error) {
+	result, err := q.db.Exec(ctx, removeAccount, provider, accountID, userID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const takeInvitation = `-- name: TakeInvitation :one
+delete from invitation where hash = $1 and expires_at > now() returning hash, user_id, made_by, created_at, expires_at
+`
+
+func (q *Queries) TakeInvitation(ctx context.Context, hash []byte) (Invitation, error) {
+	row := q.db.QueryRow(ctx, takeInvitation, hash)
+	var i Invitation
+	err := row.Scan(
+		&i.Hash,
+		&i.UserID,
+		&i.MadeBy,
+		&i.CreatedAt,
+		&i.ExpiresAt,
+	)
+	return i, err
+}
+
 const takeLinkCode = `-- name: TakeLinkCode :one
 delete from link_code where hash = $1 and expires_at > now() returning hash, provider, account_id, account, press, created_at, expires_at
 `
@@ -119,4 +179,76 @@ func (q *Queries) TakeLinkCode(ctx context.Context, hash []byte) (LinkCode, erro
 		&i.ExpiresAt,
 	)
 	return i, err
+}
+
+const takeLinkCodesOf = `-- name: TakeLinkCodesOf :many
+delete from link_code where provider = $1 and account_id = $2 returning hash, provider, account_id, account, press, created_at, expires_at
+`
+
+// Uses up all codes that an account was shown: it is linked.
+func (q *Queries) TakeLinkCodesOf(ctx context.Context, provider string, accountID string) ([]LinkCode, error) {
+	rows, err := q.db.Query(ctx, takeLinkCodesOf, provider, accountID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LinkCode
+	for rows.Next() {
+		var i LinkCode
+		if err := rows.Scan(
+			&i.Hash,
+			&i.Provider,
+			&i.AccountID,
+			&i.Account,
+			&i.Press,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const unlinkedPages = `-- name: UnlinkedPages :many
+select d.id, d.incident_id::uuid as incident_id, d.notifier, d.target from delivery d join incident i on i.id = d.incident_id
+where d.state in ('rejected', 'unreachable', 'held', 'exhausted', 'expired') and d.state = 'unreachable' and d.reason = 'no_linked_account' and d.kind = 'page' and i.state = 'open'
+order by d.settled_at desc, d.id desc limit $1
+`
+
+type UnlinkedPagesRow struct {
+	ID         uuid.UUID
+	IncidentID uuid.UUID
+	Notifier   string
+	Target     string
+}
+
+// Pages of open incidents that died for want of a linked account. The list of states is that of the index delivery_dead.
+func (q *Queries) UnlinkedPages(ctx context.Context, most int32) ([]UnlinkedPagesRow, error) {
+	rows, err := q.db.Query(ctx, unlinkedPages, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnlinkedPagesRow
+	for rows.Next() {
+		var i UnlinkedPagesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.IncidentID,
+			&i.Notifier,
+			&i.Target,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

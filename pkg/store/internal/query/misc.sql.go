@@ -15,7 +15,7 @@ import (
 )
 
 const accounts = `-- name: Accounts :many
-select provider, account_id, user_id, linked_at, linked_by from account
+select provider, account_id, user_id, linked_at, linked_by from account order by user_id, provider, linked_at
 `
 
 func (q *Queries) Accounts(ctx context.Context) ([]Account, error) {
@@ -113,18 +113,6 @@ func (q *Queries) ClockTimestamp(ctx context.Context) (time.Time, error) {
 	var now time.Time
 	err := row.Scan(&now)
 	return now, err
-}
-
-const firstCallback = `-- name: FirstCallback :execrows
-insert into callback (key, at) values ($1, clock_timestamp()) on conflict (key) do nothing
-`
-
-func (q *Queries) FirstCallback(ctx context.Context, key string) (int64, error) {
-	result, err := q.db.Exec(ctx, firstCallback, key)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const heartbeat = `-- name: Heartbeat :exec

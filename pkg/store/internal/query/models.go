@@ -202,6 +202,14 @@ type Incident struct {
 	SnoozedUntil   *time.Time
 }
 
+type Invitation struct {
+	Hash      []byte
+	UserID    string
+	MadeBy    string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
 type LinkCode struct {
 	Hash      []byte
 	Provider  string
@@ -249,6 +257,16 @@ type ReachTold struct {
 	UserID   string
 	What     string
 	At       time.Time
+}
+
+type Receiver struct {
+	Replica  string
+	Notifier string
+	Kind     string
+	State    string
+	Detail   string
+	Since    time.Time
+	SeenAt   time.Time
 }
 
 type ScheduleOverride struct {

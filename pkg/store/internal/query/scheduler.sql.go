@@ -392,7 +392,7 @@ func (q *Queries) PagesOfStep(ctx context.Context, incidentID uuid.UUID, stepID 
 }
 
 const purgeCallbacks = `-- name: PurgeCallbacks :execrows
-delete from callback where ctid = any(array(select c.ctid from callback c where c.at < now() - $1::interval order by c.at limit $2))
+delete from callback where ctid = any(array(select c.ctid from callback c where c.at < now() - $1::interval and c.due_at is null order by c.at limit $2))
 `
 
 func (q *Queries) PurgeCallbacks(ctx context.Context, age time.Duration, most int32) (int64, error) {
