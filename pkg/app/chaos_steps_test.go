@@ -44,7 +44,7 @@ users:
 escalations:
   four: {steps: [{page: ["user:ana"]}, {after: 2s, page: ["user:bo"]}, {after: 4s, page: ["user:cho"]}, {after: 6s, page: ["user:dee"]}]}
 notifiers:
-  slack-dm: {type: slack, token: %[2]q, api_url: %[3]q, timeout: 1s, pace: off, concurrency: 8, retries: {delay: 200ms, max_delay: 1s}}
+  slack-dm: {type: slack, token: %[2]q, api_url: %[3]q, timeout: 1s, pace: off, concurrency: 4, retries: {delay: 200ms, max_delay: 1s}}
 routes: [{match: "#", escalate: four}]
 `
 
@@ -86,7 +86,7 @@ func TestStepsFireOnceWhileReplicasAreKilled(t *testing.T) { // C16, D9
 	phase, endPhase := context.WithTimeout(ctx, stepsTorment)
 	defer endPhase()
 	for n := range stepsIncidents {
-		all.Go(func() { stepsIncident(ctx, source, n) })
+		stepsIncident(ctx, source, n, &all)
 	}
 	var dark sync.RWMutex // nobody comes to life while it is dark
 	for i, r := range replicas {
@@ -141,28 +141,35 @@ func TestStepsFireOnceWhileReplicasAreKilled(t *testing.T) { // C16, D9
 	t.Logf("%d kills", kills)
 }
 
-// stepsIncident opens an incident; every second one is acknowledged at some time while its escalation runs.
-func stepsIncident(ctx context.Context, source *chaosSource, n int) {
+// stepsIncident opens an incident a little later; every second one is acknowledged at some time while its escalation runs.
+func stepsIncident(ctx context.Context, source *chaosSource, n int, all *sync.WaitGroup) {
 	name := fmt.Sprintf("steps-%02d", n)
-	if !chaosWait(ctx, time.Duration(source.draw(2000))*time.Millisecond) {
-		return
+	after := func(least, most int, do func()) {
+		all.Add(1)
+		time.AfterFunc(time.Duration(least+source.draw(most-least))*time.Millisecond, func() { // nobody waits meanwhile
+			defer all.Done()
+			do()
+		})
 	}
-	answer, err := source.send(ctx, "/v1/alerts", name, api.Alert{Kind: "down", Criticality: "critical", Job: "steps", Key: name, Title: name})
-	var took api.Accepted
-	if err == nil {
-		err = json.Unmarshal(answer, &took)
-	}
-	if err != nil {
-		source.blame("alert %s: %v", name, err)
-		return
-	}
-	if n%2 == 0 {
-		return
-	}
-	chaosWait(ctx, time.Duration(source.draw(5500))*time.Millisecond)
-	if answer, err := source.send(ctx, "/v1/incidents/"+took.IncidentID+"/acknowledge", "", api.IncidentAction{By: "ana"}); err != nil {
-		source.blame("acknowledge %s: %v %s", name, err, answer)
-	}
+	after(0, 2000, func() {
+		answer, err := source.send(ctx, "/v1/alerts", name, api.Alert{Kind: "down", Criticality: "critical", Job: "steps", Key: name, Title: name})
+		var took api.Accepted
+		if err == nil {
+			err = json.Unmarshal(answer, &took)
+		}
+		if err != nil {
+			source.blame("alert %s: %v", name, err)
+			return
+		}
+		if n%2 == 0 {
+			return
+		}
+		after(0, 5500, func() {
+			if answer, err := source.send(ctx, "/v1/incidents/"+took.IncidentID+"/acknowledge", "", api.IncidentAction{By: "ana"}); err != nil {
+				source.blame("acknowledge %s: %v %s", name, err, answer)
+			}
+		})
+	})
 }
 
 // stepsSettle waits until no step but the escalations' ends is due, and no page is on its way.
