@@ -221,7 +221,7 @@ func TestUnknownPresserIsLinked(t *testing.T) {
 	if !ok {
 		t.Fatalf("the private answer has no link: %q", answer)
 	}
-	code, _, _ := strings.Cut(rest, " ")
+	code, _, _ := strings.Cut(rest, ">") // Slack writes a link in angle brackets
 	l, err := c.Incidents(within(t), client.Query{})
 	if err != nil || len(l.Items) != 1 || l.Items[0].State != "open" {
 		t.Fatalf("the press of an unknown account was applied: %+v, %v", l, err)

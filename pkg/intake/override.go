@@ -34,7 +34,8 @@ type NewOverride struct {
 	Reason    string
 }
 
-// AddOverride puts a person on call for a while. An *InputError says what is wrong with it.
+// AddOverride puts a person on call for a while. An *InputError says what is wrong with it. A zero id means that the callback it came by
+// was applied before.
 func (i *Intake) AddOverride(ctx context.Context, schedule string, n NewOverride, by Actor) (uuid.UUID, error) {
 	f := i.file()
 	if _, ok := f.Schedule(schedule); !ok {
@@ -55,7 +56,14 @@ func (i *Intake) AddOverride(ctx context.Context, schedule string, n NewOverride
 		return uuid.Nil, &InputError{"add", "an override of one person covers no gaps: leave out add or instead_of"}
 	}
 	id := store.NewID()
+	again := false
 	err := i.store.InTx(ctx, func(tx *store.Tx) error {
+		if by.Callback != "" {
+			first, err := tx.Callback(ctx, by.Callback)
+			if again = !first; err != nil || again {
+				return err
+			}
+		}
 		o := store.Override{ID: id, Schedule: schedule, User: n.User, Instead: n.InsteadOf, Add: n.Add, Start: n.Start, End: n.End, Reason: line(n.Reason, MaxTitle), Author: by.Name}
 		if o.Start.IsZero() {
 			o.Start = tx.Now()
@@ -76,6 +84,9 @@ func (i *Intake) AddOverride(ctx context.Context, schedule string, n NewOverride
 		}
 		return i.putOverrides(ctx, tx, by, "override_added", o)
 	})
+	if again {
+		id = uuid.Nil
+	}
 	return id, err
 }
 

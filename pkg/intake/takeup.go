@@ -42,7 +42,11 @@ func (i *Intake) TakeUp(ctx context.Context, incidentID, id uuid.UUID) (bool, er
 		for k, a := range linked {
 			accounts[k] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
 		}
-		if _, err := plan.Resolve(i.file(), accounts, ds[at].Notifier, ds[at].Target, tx.Now()); err != nil {
+		overrides, err := tx.OverridesNow(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := plan.Resolve(i.file().WithOverrides(overrides), accounts, ds[at].Notifier, ds[at].Target, tx.Now()); err != nil {
 			return nil //nolint:nilerr // there is still nowhere to send: it stays as it is
 		}
 		step, err := ds[at].Decide(delivery.SendAgain)

@@ -62,9 +62,14 @@ func (s *Scheduler) TakeUp(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	overrides, err := s.o.Store.OverridesFrom(ctx, now)
+	if err != nil {
+		return false, err
+	}
+	f := s.o.File().WithOverrides(overrides)
 	var first error
 	for _, p := range pages {
-		if _, err := plan.Resolve(s.o.File(), accounts, p.Notifier, p.Target, now); err != nil {
+		if _, err := plan.Resolve(f, accounts, p.Notifier, p.Target, now); err != nil {
 			continue // nothing has changed for it
 		}
 		if _, err := s.o.Intake.TakeUp(ctx, p.IncidentID, p.ID); err != nil && first == nil {

@@ -35,11 +35,12 @@ func (s *Server) applyCommand(ctx context.Context, h deed) (answer, error) {
 	}
 	switch h.Command {
 	case "who":
-		return answer{text: s.who(h.Text)}, nil
+		text, err := s.who(ctx, h.Text)
+		return answer{text: text}, err
 	case "silence":
 		return s.silenceBy(ctx, h, u)
 	case "override":
-		return answer{text: "An override can't be made from the chat in this version. Nothing was changed."}, nil
+		return s.overrideBy(ctx, h, u)
 	case "link", "start":
 		return answer{text: fmt.Sprintf("This account is linked to %s (%s). %s", userName(s.file(), u.ID), u.ID, helpText(h.Provider))}, nil
 	}
@@ -55,14 +56,19 @@ func helpText(chat string) string {
 	return strings.Join([]string{
 		"You can write:",
 		sign + "who [SCHEDULE]: who is on call",
+		sign + "override SCHEDULE [USER] FOR [REASON]: you, or that person, are on call instead, for example " + sign + "override primary 2h",
 		sign + "silence PATTERN FOR REASON: keep alerts back, for example " + sign + "silence alert.disk_full.# 2h new disks, or with labels: " + sign + `silence env="staging" 2h load test`,
 		sign + "link: link this account to you",
 	}, "\n")
 }
 
 // who says who is on call now.
-func (s *Server) who(schedule string) string {
-	f := s.file()
+func (s *Server) who(ctx context.Context, schedule string) (string, error) {
+	overrides, err := s.store.OverridesFrom(ctx, time.Now())
+	if err != nil {
+		return "", err
+	}
+	f := s.file().WithOverrides(overrides)
 	var lines []string
 	for _, sch := range f.Schedules {
 		if schedule != "" && sch.ID != schedule {
@@ -84,11 +90,11 @@ func (s *Server) who(schedule string) string {
 	}
 	switch {
 	case len(lines) > 0:
-		return strings.Join(lines, "\n")
+		return strings.Join(lines, "\n"), nil
 	case schedule != "":
-		return "There is no schedule " + plainName(schedule) + ": write the command without it to see all."
+		return "There is no schedule " + plainName(schedule) + ": write the command without it to see all.", nil
 	}
-	return "The file has no schedule."
+	return "The file has no schedule.", nil
 }
 
 // commandWord is one word of a command: with quotes in it, blanks belong to it.
@@ -132,6 +138,40 @@ func (s *Server) silenceBy(ctx context.Context, h deed, u config.User) (answer, 
 	s.log.Infow("silence made", "silence", id.String(), "by", by.ID, "through", h.Provider)
 	until := "for " + n.For.String()
 	return answer{text: fmt.Sprintf("Silenced %s: what matches is stored and sent to nobody. End it before with `tocsin silences end %s`.", until, id)}, nil
+}
+
+// overrideBy puts somebody on call from now on for a while: the one who writes it, where no other user is named.
+func (s *Server) overrideBy(ctx context.Context, h deed, u config.User) (answer, error) {
+	const usage = "Write the schedule, whom if not you, and how long: override primary 2h, or override primary ana 2h swapped with me. Nothing was changed."
+	n := intake.NewOverride{User: u.ID}
+	words := strings.Fields(h.Text)
+	if len(words) < 2 {
+		return answer{text: usage}, nil
+	}
+	schedule, rest := words[0], words[1:]
+	d, err := config.ParseDuration(rest[0])
+	if err != nil && len(rest) > 1 {
+		n.User, rest = strings.TrimPrefix(rest[0], "user:"), rest[1:]
+		d, err = config.ParseDuration(rest[0])
+	}
+	if err != nil || d < time.Second {
+		return answer{text: usage}, nil //nolint:nilerr // that is the answer
+	}
+	n.For, n.Reason = d, strings.Join(rest[1:], " ")
+	by := intake.Actor{ID: "user:" + u.ID, Name: userName(s.file(), u.ID), Callback: h.key}
+	id, err := s.intake.AddOverride(ctx, schedule, n, by)
+	var wrong *intake.InputError
+	switch {
+	case errors.Is(err, intake.ErrNoSchedule):
+		return answer{text: "There is no schedule " + plainName(schedule) + ". Nothing was changed."}, nil
+	case errors.As(err, &wrong):
+		return answer{text: fmt.Sprintf("%s: %s. Nothing was changed.", wrong.Field, strings.TrimSuffix(wrong.Message, "."))}, nil
+	case err != nil || id == uuid.Nil:
+		return answer{}, err
+	}
+	s.overridden()
+	s.log.Infow("override made", "override", id.String(), "schedule", schedule, "user", n.User, "by", by.ID, "through", h.Provider)
+	return answer{text: fmt.Sprintf("%s is on call for %s for %s from now on. End it before with `tocsin schedules end %s %s`.", userName(s.file(), n.User), schedule, n.For, schedule, id)}, nil
 }
 
 // introduce tells somebody whom nobody knows how to be known.

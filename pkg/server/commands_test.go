@@ -80,6 +80,23 @@ func TestCommandsOfLinkedPeople(t *testing.T) {
 	if n := w.count("select count(*) from audit where actor = 'user:ana' and action = 'silence_added'"); n != 1 {
 		t.Errorf("%d lines in the audit trail", n)
 	}
+	for i, wrong := range []string{"override", "override primary", "override primary soon", "override nowhere 2h", "override primary nobody 2h", "override primary 999d"} {
+		if said := w.slash("U0BO", wrong, fmt.Sprint("o", i)); !strings.Contains(said, "Nothing was changed") {
+			t.Errorf("%s: %s", wrong, said)
+		}
+	}
+	if said := w.slash("U0BO", "override primary 2h at the dentist", "6"); !strings.Contains(said, "Bo Lind is on call for primary") {
+		t.Error(said)
+	}
+	if said := w.slash("U0ANA", "who", "7"); !strings.Contains(said, "primary: Bo Lind until") {
+		t.Error(said)
+	}
+	if said := w.slash("U0BO", "override primary ana 1h", "8"); !strings.Contains(said, "Ana Torres is on call for primary") {
+		t.Error(said)
+	}
+	if n := w.count("select count(*) from audit where actor = 'user:bo' and action = 'override_added'"); n != 2 {
+		t.Errorf("%d lines of overrides in the audit trail", n)
+	}
 	// Slack sends it again: there is one silence, and nobody is told twice.
 	w.sendSlash("U0ANA", `silence alert.# env=“staging two” 2h load  test`, "4")
 	if said := w.slash("U0ANA", "who", "5"); !strings.Contains(said, "primary") {

@@ -53,7 +53,7 @@ func (p *Provider) Socket(ctx context.Context, up func(), take func(context.Cont
 		}
 		return &SocketError{Text: "slack: the Socket Mode connection was not opened" + status}
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	s := &socket{p: p, conn: c, take: take, up: up}
 	return s.hold(ctx)
 }

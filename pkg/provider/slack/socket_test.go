@@ -132,7 +132,7 @@ func TestADeadSocketIsNoticed(t *testing.T) {
 		if err != nil {
 			return
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		_ = c.WriteJSON(map[string]string{"type": "hello"})
 		<-held // it reads nothing, so it answers no ping
 	}))

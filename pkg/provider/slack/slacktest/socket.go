@@ -43,7 +43,7 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // Upgrade has answered
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	me := &connection{ticket: r.PathValue("ticket"), send: make(chan any, 256), gone: make(chan struct{})}
 	me.send <- obj{"type": "hello", "num_connections": 1, "connection_info": obj{"app_id": s.opt.AppID}}
 	s.Write(func() { s.sockets.open = append(s.sockets.open, me) })
