@@ -67,7 +67,7 @@ func (c *change) handOver(ctx context.Context, pageID uuid.UUID) (bool, error) {
 	}
 	person, err := plan.Resolve(c.f.WithOverrides(overrides), c.accounts, bound.Notifier, bound.Target, c.tx.Now())
 	if err != nil && !plan.LookedUp(err) {
-		return false, nil //nolint:nilerr // nobody else is meant: the bound page is all there is
+		return false, nil // nobody else is meant: the bound page is all there is
 	}
 	step, err := c.tx.StepOf(ctx, pageID)
 	if err != nil {
