@@ -50,7 +50,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Path, "config", "", "the file (needed)")
 	f.BoolVar(&o.Live, "live", false, "also post, find, edit and delete a message in each notifier's own place")
-	f.BoolVar(&o.People, "people", false, "a line for each way to each person, not only for those that lead nowhere")
+	f.BoolVar(&o.People, "people", false, "look at each way to each person in its chat, without sending, and print a line for it")
 	_ = cmd.MarkFlagRequired("config")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd

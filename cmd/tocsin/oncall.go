@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
 )
 
 func (p *program) oncallCommand() *cobra.Command {
@@ -45,10 +49,28 @@ func (p *program) oncallCommand() *cobra.Command {
 				rows[i] = []cell{plain(o.Schedule), who, plain(o.Layer), plain(whenever(o.Until))}
 			}
 			p.table([]string{"SCHEDULE", "ON CALL", "LAYER", "UNTIL"}, rows)
-			return nil
+			return p.printProblems(l.Items)
 		}),
 	}
 	cmd.Flags().StringVar(&schedule, "schedule", "", "only this schedule")
 	cmd.Flags().StringVar(&at, "at", "", "at this instant instead of now, e.g. 2026-01-05T09:00:00Z")
 	return cmd
+}
+
+// printProblems names those who are on call soon and can't be reached.
+func (p *program) printProblems(items []api.OnCall) error {
+	var rows [][]cell
+	for _, o := range items {
+		for _, w := range o.Problems {
+			rows = append(rows, []cell{plain(o.Schedule), plain(w.User.Name), {text: cmp.Or(w.Via, "-"), colour: red}, plain(w.Sentence)})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(p.out, "\nOn call within seven days, and not to be reached:\n"); err != nil {
+		return err
+	}
+	p.table([]string{"SCHEDULE", "WHO", "VIA", "WHY"}, rows)
+	return nil
 }

@@ -9,6 +9,17 @@ type OnCall struct {
 	Layer    string     `json:"layer,omitempty" doc:"The layer whose turn it is; override, where an override says so."`
 	Since    *time.Time `json:"since,omitempty"`
 	Until    *time.Time `json:"until,omitempty"`
+	// Problems are about everybody who is on call in it within seven days.
+	Problems []OnCallProblem `json:"problems,omitempty" doc:"Ways by which people who are on call within seven days can't be reached; only without at."`
+}
+
+// OnCallProblem is a way to a person that leads nowhere.
+type OnCallProblem struct {
+	User     Person    `json:"user"`
+	Via      string    `json:"via,omitempty" doc:"The notifier; absent where the person has no way at all."`
+	Reason   string    `json:"reason"`
+	Sentence string    `json:"sentence"`
+	Since    time.Time `json:"since" doc:"Since when that is known."`
 }
 
 // Person names a user of the file.

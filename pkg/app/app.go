@@ -71,12 +71,12 @@ type App struct {
 	seen       *surface
 	intake     *intake.Intake
 	accounts   atomic.Pointer[[]plan.Account]
+	unfound    sync.Map // account of a notifier and e-mail address -> when the chat last said that it knows nobody of it
+	receivers  receivers
 	overrides  atomic.Pointer[map[string][]oncall.Override] // by schedule, as the roster was last written
 	overridden chan struct{}                                // an override was made or ended
 	dead       chan struct{}                                // a delivery died
 	stopping   atomic.Bool
-	unfound    sync.Map // account of a notifier and e-mail address -> when the chat last said that it knows nobody of it
-	receivers  receivers
 
 	logSecrets *atomic.Pointer[redact.Set] // of the log; may be nil
 }
@@ -148,12 +148,12 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.store.OnEnded(func(e store.Ended) { a.ended(a.counters, e) })
 	a.store.OnTold(func() { a.server.Rung(); a.bell.tellEvents() })
 	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Redact: a.redacted, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
-	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }, Purged: a.purged})
+	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Provider: byName, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }, Purged: a.purged})
 	a.dead, a.overridden = make(chan struct{}, 1), make(chan struct{}, 1)
 	a.receivers = receivers{app: a, now: map[string]store.Receiver{}}
 	a.worker = worker.New(worker.Options{
 		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow, Find: a.findAccount,
-		Dead: a.died, Redact: a.redacted, Log: a.log, Metrics: a.counters,
+		Dead: a.died, HandOver: a.intake.HandOver, Redact: a.redacted, Log: a.log, Metrics: a.counters,
 	})
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
 	a.seen = newSurface(a.registry, f)

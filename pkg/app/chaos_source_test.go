@@ -96,7 +96,7 @@ func (s *chaosSource) send(ctx context.Context, path, key string, body any) ([]b
 	}
 	said := "no replica has an address"
 	for try := 0; ; try++ {
-		if addr := s.replicas[(s.draw(2)+try)%2].address(); addr != "" {
+		if addr := s.replicas[(s.draw(len(s.replicas))+try)%len(s.replicas)].address(); addr != "" {
 			answer, status, err := s.once(ctx, "http://"+addr+path, key, b)
 			switch {
 			case err != nil:

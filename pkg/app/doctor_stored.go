@@ -13,7 +13,6 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
-	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -49,7 +48,11 @@ func (d *doctor) aboutStored(ctx context.Context, s *store.Store) []Check {
 	if accounts, err := s.Accounts(ctx); err != nil {
 		all = append(all, unread("accounts", err))
 	} else {
-		all = append(all, d.judgePeople(accounts)...)
+		overrides, err := s.OverridesFrom(ctx, d.now())
+		if err != nil {
+			all = append(all, unread("overrides", err))
+		}
+		all = append(all, d.judgePeople(ctx, d.file.WithOverrides(overrides), accounts)...)
 	}
 	return all
 }
@@ -182,37 +185,6 @@ func judgeDead(n int, more bool) Check {
 		many = fmt.Sprintf("%d deliveries wait", n)
 	}
 	return warn(aboutStored, check, "tocsin deliveries list --state dead; each says what to do", "%s for a person's decision", many)
-}
-
-// judgePeople says which ways to people lead nowhere.
-func (d *doctor) judgePeople(linked []store.Account) []Check {
-	accounts := make([]plan.Account, len(linked))
-	for i, a := range linked {
-		accounts[i] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
-	}
-	var all []Check
-	ways := 0
-	for _, u := range d.file.Users {
-		for _, c := range u.Contacts {
-			ways++
-			_, err := plan.Resolve(d.file, accounts, c.Via, "user:"+u.ID, d.now())
-			var nowhere *plan.Unreachable
-			switch {
-			case errors.As(err, &nowhere) && nowhere.LookUp:
-				if d.People {
-					all = append(all, ok(aboutPeople, u.ID+" "+c.Via, "not linked; looked up by the e-mail address when a page needs it"))
-				}
-			case errors.As(err, &nowhere):
-				all = append(all, warn(aboutPeople, u.ID+" "+c.Via, advice(nowhere.Sentence), "a page to %s this way would be unreachable, %s", u.ID, nowhere.Reason))
-			case d.People:
-				all = append(all, ok(aboutPeople, u.ID+" "+c.Via, "has an address"))
-			}
-		}
-	}
-	if len(all) == 0 && ways > 0 {
-		all = append(all, ok(aboutPeople, "contacts", "all of %s", count(ways, "way")+" to people "+lead(ways)+" somewhere"))
-	}
-	return all
 }
 
 // advice is a sentence about a dead delivery, for where there is none.

@@ -351,6 +351,14 @@ func TestDoctorOfTheDatabase(t *testing.T) {
 	}
 }
 
+// reaching is a provider that knows who can be reached.
+type reaching struct {
+	provider.Provider
+	found map[string]provider.Reach
+}
+
+func (r reaching) Reach(_ context.Context, address string) provider.Reach { return r.found[address] }
+
 func migrated(t *testing.T) string { return storetest.New(t) }
 
 func TestDoctorOfWhatIsStored(t *testing.T) {
@@ -428,6 +436,31 @@ routes: [{match: "#", notify: [log]}]
 	for _, way := range []string{"ana dm", "ana tg", "bo dm"} {
 		if c := find(t, d, "people", way); c.Level != provider.OK {
 			t.Errorf("%+v", c)
+		}
+	}
+	// Each way is looked at where it leads, and whoever is on call soon is named.
+	p.file += `schedules: [{id: primary, time_zone: UTC, layers: [{users: [bo]}]}, {id: nobodys, time_zone: UTC, layers: [{users: [cho]}]}]
+`
+	p.file = strings.Replace(p.file, "notifiers:", "  - {id: cho}\nnotifiers:", 1)
+	p.o.make = func(n config.Notifier, s *redact.Set) (provider.Provider, error) {
+		inner, err := known(n, s)
+		return reaching{inner, map[string]provider.Reach{
+			"U9": {}, "4711": {Unknown: true}, "U1": {Closed: true, Reason: "destination:user_disabled", Sentence: "U1 is deactivated in Slack: link another account, then send again"},
+		}}, err
+	}
+	looked, err := p.examine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, want := range map[string]struct {
+		level provider.Level
+		text  string
+	}{
+		"ana dm": {provider.OK, "would arrive"}, "ana tg": {provider.Warn, "could not be looked at"},
+		"bo dm": {provider.Warn, "user_disabled; on call within seven days"}, "cho": {provider.Bad, "no contacts; on call within seven days"},
+	} {
+		if c := find(t, looked, "people", way); c.Level != want.level || !strings.Contains(c.Text, want.text) || (c.Fix == "") != (c.Level == provider.OK) {
+			t.Errorf("%s: %+v", way, c)
 		}
 	}
 	if c := find(t, d, "stored", "dead letters"); c.Level != provider.Warn || !strings.HasPrefix(c.Text, "1 delivery waits") {

@@ -18,6 +18,10 @@ const (
 	EntryPaged          = "paged"
 	EntryUnreachable    = "unreachable"
 	EntryNotified       = "notified"
+	EntryQuietHours     = "quiet_hours"
+	EntryUrgent         = "urgent"
+	EntryRings          = "rings_again"
+	EntryHandedOver     = "handed_over"
 	EntryTruncated      = "truncated"
 	EntryNobodyAnswered = "nobody_answered"
 	EntryQuiet          = "quiet"
@@ -78,6 +82,16 @@ func SnoozedText(name string, until time.Time, reason string) string {
 	return because("Snoozed by "+name+" until "+instant(until), reason)
 }
 
+// RingsAgainText is what an acknowledgement says more that holds for a time only.
+func RingsAgainText(d time.Duration) string {
+	return "; it rings again after " + Duration(d) + " unless it is resolved by then"
+}
+
+// RingsText says that the time of an acknowledgement is over.
+func RingsText(name string, d time.Duration) string {
+	return "Acknowledged by " + name + " " + Duration(d) + " ago and not resolved: it rings again"
+}
+
 // SnoozeOverText says that an incident that was put off rings again.
 func SnoozeOverText(name string) string {
 	return "The snooze of " + name + " is over and it is not resolved: it rings again"
@@ -113,6 +127,24 @@ func PagingText(name, why string, ways []string) string {
 
 // UnreachableText says that a step reaches nobody, and why.
 func UnreachableText(sentence string) string { return "Page not possible: " + sentence }
+
+// QuietText says that somebody is left alone for now. The time is that of their own wall.
+func QuietText(name string, until time.Time) string {
+	return fmt.Sprintf("%s has quiet hours until %s", name, until.Format("Mon 15:04 MST"))
+}
+
+// RestText says that an escalation rests, since all whom its step pages have quiet hours.
+func RestText(escalation string, asleep []string) string {
+	return strings.Join(asleep, "; ") + ": it is not urgent, and the escalation " + escalation + " goes on then"
+}
+
+// UrgentText says that an escalation rests no longer.
+const UrgentText = "It has become urgent: the escalation waits for no quiet hours"
+
+// HandedOverText says that somebody else is meant by now, while a page to the one before may have arrived.
+func HandedOverText(name, why, way string) string {
+	return PagingText(name, why, []string{way}) + ": an earlier page, to whom it was before, may have arrived and goes on"
+}
 
 // notified begins the text of an entry of type notified; the notifiers' names follow.
 const notified = "Still unanswered, telling "

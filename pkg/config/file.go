@@ -18,6 +18,8 @@ type File struct {
 	Worker      Worker
 	Users       []User
 	Schedules   []oncall.Schedule
+	Notices     map[string]Notices   // by schedule
+	UserGroups  map[string]UserGroup // by schedule; only those that have one
 	Escalations map[string]Escalation
 	Notifiers   map[string]Notifier
 	Routes      []Route
@@ -64,7 +66,8 @@ type Worker struct {
 // User is a person who can be on call.
 type User struct {
 	ID, Name, Email, TimeZone, Role string
-	Contacts                        []Contact // in order
+	Contacts                        []Contact      // in order
+	Quiet                           *oncall.Window // what is not urgent waits for its end; nil: none
 }
 
 // Contact is one way to reach a person.
@@ -79,7 +82,7 @@ type Contact struct {
 type Escalation struct {
 	Repeat     int           // further rounds
 	Every      time.Duration // between rounds; default the last step's After
-	AckTimeout time.Duration // not supported yet: the file refuses it
+	AckTimeout time.Duration // an acknowledgement rings again after it; 0: never
 	Steps      []Step
 }
 

@@ -75,15 +75,16 @@ func (l *loader) users(root *object) {
 				o.get("email").problem("write it like ana@example.com", "email %q is no address", u.Email)
 			}
 		}
-		if z := o.zone("time_zone"); z != nil {
-			u.TimeZone = z.String()
+		zone := o.zone("time_zone")
+		if zone != nil {
+			u.TimeZone = zone.String()
 		}
 		for _, c := range o.get("contacts").list() {
 			if c := c.object(); c != nil {
 				u.Contacts = append(u.Contacts, contact(c))
 			}
 		}
-		o.unsupported("quiet_hours")
+		u.Quiet = quietHours(o, zone)
 		o.done(nil)
 		l.file.Users = append(l.file.Users, u)
 	}
@@ -107,6 +108,7 @@ func contact(o *object) Contact {
 }
 
 func (l *loader) schedules(root *object) {
+	l.file.Notices, l.file.UserGroups = map[string]Notices{}, map[string]UserGroup{}
 	for _, v := range root.get("schedules").list() {
 		o := v.object()
 		if o == nil {
@@ -128,7 +130,11 @@ func (l *loader) schedules(root *object) {
 			}
 		}
 		s.Partial = o.oneOf("coverage", "full", "full", "partial") == "partial"
-		o.unsupported("user_group", "notices", "ical_url")
+		l.file.Notices[s.ID] = notices(o)
+		if g, ok := l.userGroup(o); ok {
+			l.file.UserGroups[s.ID] = g
+		}
+		o.unsupported("ical_url")
 		o.done(nil)
 		l.file.Schedules = append(l.file.Schedules, s)
 	}
@@ -242,7 +248,7 @@ func (l *loader) escalations(root *object) {
 		if e.Repeat > 0 && e.Every == 0 && len(e.Steps) > 0 {
 			o.get("repeat").problem("set every, for example 10m", "the rounds would follow one another at once")
 		}
-		o.unsupported("ack_timeout")
+		e.AckTimeout = o.duration("ack_timeout", 0, time.Minute)
 		o.done(nil)
 		l.file.Escalations[name] = e
 	}

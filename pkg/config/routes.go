@@ -48,8 +48,7 @@ func (l *loader) routes(root *object) {
 	}
 }
 
-// active reads a part of the week. What it leaves out is unbounded: all days, all hours; its hours are those of the given
-// zone unless it has one of its own.
+// active reads when a route or a layer is there. Its hours are those of the given zone unless it has one of its own.
 func active(o *object, zone *time.Location) *oncall.Window {
 	v := o.get("active")
 	a := v.object()
@@ -59,7 +58,13 @@ func active(o *object, zone *time.Location) *oncall.Window {
 		}
 		return nil
 	}
-	w := &oncall.Window{Until: 24 * 60, Zone: zone}
+	w := window(a, zone, "active bounds nothing")
+	return &w
+}
+
+// window reads a part of the week. What it leaves out is unbounded: all days, all hours.
+func window(a *object, zone *time.Location, nothing string) oncall.Window {
+	w := oncall.Window{Until: 24 * 60, Zone: zone}
 	if own := a.zone("time_zone"); own != nil {
 		w.Zone = own
 	}
@@ -77,7 +82,7 @@ func active(o *object, zone *time.Location) *oncall.Window {
 		}
 	}
 	if !a.has("days") {
-		w.Days = [7]bool{true, true, true, true, true, true, true}
+		w.Days = everyDay
 	} else if v := a.get("days"); v.present() && (v.null() || kindOf(v.node) == "a list" && len(v.list()) == 0) {
 		v.problem("name at least one, or remove it", "days is empty")
 	}
@@ -90,11 +95,13 @@ func active(o *object, zone *time.Location) *oncall.Window {
 		}
 	}
 	if !a.has("days") && !a.has("hours") {
-		a.problem("name days or hours", "active bounds nothing")
+		a.problem("name days or hours", "%s", nothing)
 	}
 	a.done(nil)
 	return w
 }
+
+var everyDay = [7]bool{true, true, true, true, true, true, true}
 
 // ways reads notify: notifiers that have a place of their own to send to.
 func (l *loader) ways(o *object) []string {
@@ -175,7 +182,7 @@ func (v value) strict() bool {
 // selfKinds are the kinds of self-alerts (job _tocsin).
 var selfKinds = []string{
 	"delivery_rejected", "delivery_unreachable", "delivery_held", "delivery_exhausted", "delivery_expired", "reload_failed",
-	"notifier_broken", "nobody_answered", "unrouted", "unreachable_soon", "coverage_gap", "heartbeat_missed",
+	"notifier_broken", "nobody_answered", "unrouted", "unreachable_soon", "coverage_gap", "heartbeat_missed", "user_group_failed",
 }
 
 // selfCriticalities stand for all: a self-alert has the criticality of what it is about.

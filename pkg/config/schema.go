@@ -12,13 +12,13 @@ import (
 // compares the keys of both, so that neither can forget one.
 type shape struct {
 	doc   string
-	sort  string             // text, duration, whole, boolean, one (of), list, map, object; entries: a text or a map of texts; off: "off" or an object
+	sort  string             // text, duration, whole, boolean, one (of), list, map, object; entries: a text or a map of texts; off: "off" or an object; either: a text or an object
 	need  bool               // the key can't be left out
 	least int                // whole
 	most  int                // whole
 	words []string           // one
 	of    *shape             // list, map
-	keys  map[string]shape   // object, off
+	keys  map[string]shape   // object, off, either
 	types map[string][]named // object: keys that only entries of one `type` have
 }
 
@@ -73,12 +73,17 @@ func fileShape() shape {
 		"retention": span("How long what is over is kept, at least 7d; 90d."),
 		"users": listOf("People who can be on call.", group("", map[string]shape{
 			"id": needed(text("Other parts of the file refer to it.")), "name": text("What messages call the person."), "email": text(""), "time_zone": text("As Europe/Berlin."), "role": text(""),
+			"quiet_hours": {sort: "either", doc: "What is not urgent waits for their end: 22:00-07:00, or a part of the week.", keys: activeShape("", "the person's").keys},
 			"contacts": listOf("The ways to reach the person, in order.", group("", map[string]shape{
 				"via": needed(text("A notifier.")), "address": text("Instead of the linked account's."), "after": span("How long after the page began."), "urgency": one("Only for incidents of that urgency.", "high", "low"),
 			})),
 		})),
 		"schedules": listOf("Who is on call when.", group("", map[string]shape{
-			"id": needed(text("schedule:ID in escalations.")), "name": text(""), "owner": text(""), "time_zone": needed(text("Of its wall clocks, as Europe/Berlin.")),
+			"notices": {sort: "off", doc: "What people are told of their shifts: of the start, if left out.", keys: map[string]shape{
+				"start": yes("When it starts; true."), "end": yes("When it ends."), "evening": text("The day before it starts, at this time: 18:00."),
+			}},
+			"user_group": {sort: "either", doc: "A Slack user group that has whoever is on call as its members.", keys: map[string]shape{"id": needed(text("S...")), "notifier": needed(text("Of type slack, with a token."))}},
+			"id":         needed(text("schedule:ID in escalations.")), "name": text(""), "owner": text(""), "time_zone": needed(text("Of its wall clocks, as Europe/Berlin.")),
 			"coverage": one("partial: gaps are meant, and nobody is told of them.", "full", "partial"),
 			"layers": needed(listOf("Where several cover an instant, the later one counts.", group("", map[string]shape{
 				"name": text(""), "users": needed(listOf("In the order of their turns; an item may be a list of people.", shape{sort: "turn"})),
@@ -88,7 +93,7 @@ func fileShape() shape {
 			}))),
 		})),
 		"escalations": mapOf("Who is paged when, until someone answers.", group("", map[string]shape{
-			"repeat": count("Further rounds; 0.", 0, maxRepeat), "every": span("From one round to the next."),
+			"repeat": count("Further rounds; 0.", 0, maxRepeat), "every": span("From one round to the next."), "ack_timeout": span("It rings again that long after an acknowledgement, unless it is resolved; never."),
 			"steps": needed(listOf("In the order of after.", group("", map[string]shape{
 				"after": span("From the beginning of the round."), "page": listOf("schedule:ID or user:ID.", text("")), "notify": listOf("Notifiers with a place of their own.", text("")),
 			}))),
@@ -202,6 +207,8 @@ func (s shape) schema() map[string]any {
 		out["anyOf"] = []any{text("").schema(), mapOf("", text("")).schema()}
 	case "map":
 		out["type"], out["additionalProperties"] = "object", s.of.schema()
+	case "either":
+		out["anyOf"] = []any{text("").schema(), group("", s.keys).schema()}
 	case "off":
 		out["anyOf"] = []any{map[string]any{"const": "off"}, map[string]any{"const": false}, group("", s.keys).schema()}
 	case "object":

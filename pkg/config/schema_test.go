@@ -18,8 +18,8 @@ server: {public_url: "https://tocsin.example.com", tokens: [{name: a, hash: "sha
 database: {url: "postgres://tocsin@db/tocsin"}
 worker: {}
 reload: {}
-users: [{id: ana, contacts: [{via: telegram, address: "7"}]}]
-schedules: [{id: primary, time_zone: UTC, layers: [{users: [ana], active: {days: [mon]}}]}]
+users: [{id: ana, time_zone: UTC, quiet_hours: {days: [mon], hours: "22:00-07:00", time_zone: UTC}, contacts: [{via: telegram, address: "7"}]}]
+schedules: [{id: primary, notices: {start: true, end: true, evening: "18:00"}, user_group: {id: S1, notifier: slack}, time_zone: UTC, layers: [{users: [ana], active: {days: [mon]}}]}]
 escalations: {default: {steps: [{page: ["user:ana"]}]}}
 notifiers:
   slack: {type: slack, token: t, channel: C1, retries: {count: 1}, pace: {account: 1/s}}
@@ -91,7 +91,7 @@ func (s shape) walk(path, typ string, f func(string)) {
 		for t := range s.of.types {
 			s.of.walk(path+"."+t, t, f)
 		}
-	case "object", "off":
+	case "object", "off", "either":
 		for k, child := range s.keys {
 			f(path + "." + k)
 			child.walk(path+"."+k, "", f)
@@ -123,7 +123,7 @@ func (s shape) place(path string) (string, bool) {
 				out += ".*"
 			}
 			continue
-		case "object", "off":
+		case "object", "off", "either":
 			next, ok := s.keys[word]
 			for _, n := range s.types[typ] {
 				if n.key == word {

@@ -178,6 +178,9 @@ func (d Delivery) sent(c Change, a Attempt, ref Reference, reason string) Step {
 // done ends an effect that is there: what stood in its way is forgotten, and one more call follows where there is more to
 // show.
 func (d Delivery) done(c Change, reason string) Step {
+	if reason == "" && d.Reason == "handed_over" { // why it was made is worth more than nothing
+		reason = "handed_over"
+	}
 	c.Tries, c.Denials, c.Form, c.Doubt, c.Stop, c.Overdue = 0, 0, Form{}, nil, nil, false
 	if d.more(c) {
 		return d.again(c, 0, false, "", "")

@@ -36,6 +36,9 @@ func (d Delivery) Close(sequence int) (Step, bool) {
 // is open is only marked: the outcome decides. A page or card that exists is not withdrawn but raised.
 func (d Delivery) Cancel(reason string) (Step, bool) { return d.stop(Canceled, reason) }
 
+// Withdraw cancels a notice about a shift that is none any more.
+func (d Delivery) Withdraw() (Step, bool) { return d.stop(Canceled, "shift_removed") }
+
 // Answer tells a page that someone answered: its incident was acknowledged or resolved at the given revision. What is
 // not out is withdrawn; what is out, or may be by the call in flight, shows by whom.
 func (d Delivery) Answer(reason string, revision int) (Step, bool) {

@@ -62,12 +62,22 @@ func moment(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") + " UT
 // canceled, and cards are to show by whom. The second one to do so changes nothing and is told who was first. Whoever
 // acknowledges a snoozed incident takes it over: it does not ring again.
 func (i *Intake) Acknowledge(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
-	return i.answer(ctx, id, by, "acknowledge", reason, func(_ context.Context, c *change, a *Answer) error {
+	return i.answer(ctx, id, by, "acknowledge", reason, func(ctx context.Context, c *change, a *Answer) error {
 		if a.Changed = c.inc.State == message.Open || c.inc.SnoozedUntil != nil; !a.Changed {
 			return nil
 		}
+		if err := c.load(ctx); err != nil {
+			return err
+		}
+		if err := c.loadSteps(ctx); err != nil {
+			return err
+		}
 		at := c.acknowledge(by.Name)
-		c.note(by.ID, card.EntryAcknowledged, card.AcknowledgedText(by.Name, at.Sub(c.inc.OpenedAt), reason))
+		text := card.AcknowledgedText(by.Name, at.Sub(c.inc.OpenedAt), reason)
+		if d := c.ringAfter(); d > 0 {
+			text += card.RingsAgainText(d)
+		}
+		c.note(by.ID, card.EntryAcknowledged, text)
 		return nil
 	})
 }

@@ -38,11 +38,14 @@ type change struct {
 	rows     []store.Alert // of an incident that this change has opened: all there are
 	accounts []plan.Account
 
-	joined []string // notifiers that join the incident with this change
-	again  []string // notifiers without a card that an escalation tells once more
-	pages  []pagesOf
-	due    []store.EscalationStep // to be added
-	fired  []uuid.UUID
+	joined   []string // notifiers that join the incident with this change
+	again    []string // notifiers without a card that an escalation tells once more
+	pages    []pagesOf
+	due      []store.EscalationStep // to be added
+	fired    []uuid.UUID
+	resting  []rest
+	reopened bool // nobody is on it any more: no acknowledgement's time is waited for
+	asked    bool // a person asks for pages now: quiet hours don't count
 
 	silenced []store.SilencedAlert // kept back with this change
 	heard    []string              // fingerprints that are kept back no more
@@ -129,7 +132,7 @@ func (c *change) acknowledge(by string) time.Time {
 
 // reopen says that nobody is on it any more. It tells nothing where that was so already.
 func (c *change) reopen() {
-	c.visible = true
+	c.visible, c.reopened = true, true
 	if c.inc.State != message.Open {
 		c.told = append(c.told, plan.Opened)
 	}
@@ -196,12 +199,22 @@ func (c *change) writeSteps(ctx context.Context) error {
 			return fmt.Errorf("let the escalation go on: %w", err)
 		}
 	}
+	if c.reopened {
+		if err := c.tx.WithdrawStep(ctx, c.inc.ID, StepRing, "reopened"); err != nil {
+			return fmt.Errorf("withdraw the time of an acknowledgement: %w", err)
+		}
+	}
 	if err := c.tx.AddSteps(ctx, c.due...); err != nil {
 		return fmt.Errorf("add the escalation: %w", err)
 	}
 	for _, id := range c.fired {
 		if err := c.tx.FireStep(ctx, id); err != nil {
 			return fmt.Errorf("fire an escalation step: %w", err)
+		}
+	}
+	for _, r := range c.resting {
+		if err := c.tx.RestSteps(ctx, r.step, r.by); err != nil {
+			return fmt.Errorf("let an escalation rest: %w", err)
 		}
 	}
 	return nil
@@ -254,7 +267,10 @@ func (c *change) add(ctx context.Context, shown card.Snapshot) ([]Made, error) {
 		for _, d := range ds {
 			n := store.NewDelivery{
 				ID: store.NewID(), IncidentID: c.inc.ID, ContentID: c.inc.ID, Kind: d.Kind, Notifier: d.Notifier, Target: d.Target,
-				Desired: c.inc.Revision, Delay: d.Delay, Wait: d.Wait, Lifetime: d.Lifetime, StepID: step,
+				Desired: c.inc.Revision, Delay: d.Delay, Wait: d.Wait, Lifetime: d.Lifetime, StepID: step, Reason: d.Reason,
+			}
+			if d.ID != uuid.Nil {
+				n.ID = d.ID
 			}
 			if d.Dead != nil {
 				n.Dead = &store.Dead{State: d.Dead.State, Reason: d.Dead.Reason, Sentence: d.Dead.Sentence}

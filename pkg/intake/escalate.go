@@ -58,7 +58,8 @@ func (c *change) begin(ctx context.Context, name string, from int, atOnce bool) 
 	}
 	every := interval(e)
 	rounds := min(e.Repeat+1, max(1, maxSteps/len(e.Steps)))
-	missed := false // the step before fires now and reaches nobody: this one's time has come
+	missed := false                         // the step before fires now and reaches nobody: this one's time has come
+	rested, rest := false, time.Duration(0) // a step rests until quiet hours are over: all after it is that much later
 	for round := range rounds {
 		for n, s := range e.Steps {
 			if round == 0 && n < from {
@@ -67,15 +68,22 @@ func (c *change) begin(ctx context.Context, name string, from int, atOnce bool) 
 			row := store.EscalationStep{
 				ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: before + round + 1, Step: n, State: "due", Due: time.Duration(round)*every + s.After - skipped,
 			}
-			if round == 0 && (row.Due <= 0 || missed) {
-				reached, err := c.fire(ctx, s, row.ID)
+			if round == 0 && !rested && (row.Due <= 0 || missed) {
+				planned := row.Due
+				did, err := c.fire(ctx, name, s, row.ID)
 				if err != nil {
 					return err
 				}
-				row.Due, missed = 0, !reached
-				c.fired = append(c.fired, row.ID)
+				if did.rests.IsZero() {
+					row.Due, missed = 0, !did.reached
+					c.fired = append(c.fired, row.ID)
+				} else {
+					row.Due, row.Rests, missed, rested = did.rests.Sub(c.tx.Now()), true, false, true
+					rest = row.Due - planned
+				}
 			} else {
 				missed = false
+				row.Due += rest
 			}
 			c.due = append(c.due, row)
 			c.steps = append(c.steps, row)
@@ -85,9 +93,16 @@ func (c *change) begin(ctx context.Context, name string, from int, atOnce bool) 
 	if last := time.Duration(rounds-1)*every + e.Steps[len(e.Steps)-1].After - skipped; end.Due <= last {
 		end.Due = last + defaultEvery
 	}
+	end.Due += rest
 	c.due = append(c.due, end)
 	c.steps = append(c.steps, end)
 	return nil
+}
+
+// rest is a step that waits for the end of quiet hours, and by how much it is moved.
+type rest struct {
+	step store.EscalationStep
+	by   time.Duration
 }
 
 // escalation is one of the file, or the one that pages a single person: "user:ID", which is what reassigning runs.
@@ -109,18 +124,31 @@ func interval(e config.Escalation) time.Duration {
 	return defaultEvery
 }
 
-// fire makes what a step asks for, with whoever is on call now. It says whether somebody was reached.
-func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, error) {
+// did is what became of a step whose time has come.
+type did struct {
+	reached bool      // somebody is paged, or the step pages nobody at all
+	rests   time.Time // set: nothing was made, since all whom it could page have quiet hours until then
+}
+
+// fire makes what a step asks for, with whoever is on call now.
+func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.UUID) (did, error) {
 	if err := c.link(ctx); err != nil {
-		return false, err
+		return did{}, err
 	}
 	f := c.f
+	if c.asked {
+		f = plan.Awake(f)
+	}
 	if slices.ContainsFunc(s.Page, func(target string) bool { return strings.HasPrefix(target, "schedule:") }) {
 		overrides, err := c.tx.OverridesNow(ctx)
 		if err != nil {
-			return false, err
+			return did{}, err
 		}
 		f = f.WithOverrides(overrides)
+	}
+	if p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
+		c.note("tocsin", card.EntryQuietHours, card.RestText(name, p.Asleep))
+		return did{rests: p.Rests}, nil
 	}
 	var told []string
 	for _, n := range s.Notify {
@@ -140,13 +168,16 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 	for _, line := range p.Lines {
 		c.note("tocsin", card.EntryPaged, line)
 	}
+	for _, line := range p.Asleep {
+		c.note("tocsin", card.EntryQuietHours, line)
+	}
 	for _, line := range p.Missing {
 		c.note("tocsin", card.EntryUnreachable, card.UnreachableText(line))
 	}
 	if len(p.Pages) > 0 {
 		c.pages = append(c.pages, pagesOf{step: id, pages: p.Pages})
 	}
-	return p.Reached, nil
+	return did{reached: p.Reached}, nil
 }
 
 // link reads the linked accounts, once.
@@ -187,6 +218,11 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 		if at < 0 || c.steps[at].Held || c.steps[at].DueAt == nil || c.steps[at].DueAt.After(tx.Now()) {
 			return nil
 		}
+		step := c.steps[at]
+		if step.Step == StepRing {
+			fired, r.wake = inc.State == message.Acknowledged, tx.Now()
+			return c.ring(ctx, step)
+		}
 		if inc.State != message.Open {
 			return tx.WithdrawSteps(ctx, inc.ID, string(inc.State))
 		}
@@ -198,7 +234,6 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 			return err
 		}
 		fired = true
-		step := c.steps[at]
 		if step.Step == StepEnd {
 			r, err = i.end(ctx, c, step)
 			return err
@@ -221,16 +256,21 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 func (c *change) climb(ctx context.Context, step store.EscalationStep) error {
 	for {
 		steps := escalation(c.f, step.Name).Steps
-		c.fired = append(c.fired, step.ID)
 		reached := false
 		if step.Step < len(steps) {
-			var err error
-			if reached, err = c.fire(ctx, steps[step.Step], step.ID); err != nil {
+			did, err := c.fire(ctx, step.Name, steps[step.Step], step.ID)
+			if err != nil {
 				return err
 			}
+			if !did.rests.IsZero() {
+				c.resting = append(c.resting, rest{step, did.rests.Sub(*step.DueAt)})
+				return nil
+			}
+			reached = did.reached
 		} else {
 			c.note("tocsin", card.EntryUnreachable, fmt.Sprintf("Step %d of the escalation %s is not in the file any more", step.Step+1, step.Name))
 		}
+		c.fired = append(c.fired, step.ID)
 		next, ok := c.next(step)
 		if reached || !ok {
 			return nil

@@ -33,6 +33,7 @@ func (i *Intake) EscalateNow(ctx context.Context, id uuid.UUID, by Actor, reason
 		if err := c.loadSteps(ctx); err != nil {
 			return err
 		}
+		c.asked = true
 		c.note(by.ID, card.EntryEscalated, card.EscalatedText(by.Name, reason))
 		moved, err := c.further(ctx)
 		if err != nil {
@@ -56,7 +57,7 @@ func (c *change) further(ctx context.Context) (bool, error) {
 	for _, name := range c.ran() {
 		from := 0
 		for _, s := range c.steps {
-			if s.Name == name && s.State == "fired" && s.Step != StepEnd {
+			if s.Name == name && s.State == "fired" && s.Step >= 0 {
 				from = s.Step + 1
 			}
 		}
@@ -78,7 +79,7 @@ func (c *change) nextNow(ctx context.Context) (bool, error) {
 	for _, name := range c.ran() {
 		next := store.EscalationStep{}
 		for _, s := range c.steps {
-			if s.Name == name && s.DueAt != nil && s.Step != StepEnd && (next.DueAt == nil || s.DueAt.Before(*next.DueAt)) {
+			if s.Name == name && s.DueAt != nil && s.Step >= 0 && (next.DueAt == nil || s.DueAt.Before(*next.DueAt)) {
 				next = s
 			}
 		}
@@ -124,6 +125,7 @@ func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reaso
 		if err := c.loadSteps(ctx); err != nil {
 			return err
 		}
+		c.asked = true
 		c.note(by.ID, card.EntryReassigned, text)
 		c.ended = "reassigned"
 		c.reopen()

@@ -23,6 +23,8 @@ const (
 	SelfNotifierBroken = "notifier_broken"
 	SelfReloadFailed   = "reload_failed"
 	SelfHeartbeat      = "heartbeat_missed"
+	SelfUnreachable    = "unreachable_soon"
+	SelfUserGroup      = "user_group_failed"
 	SelfCoverageGap    = "coverage_gap"
 )
 

@@ -173,7 +173,18 @@ func (c *change) rank(ctx context.Context, r ranks) error {
 		return nil
 	}
 	slices.Sort(fires) // two words of one rank: the same one every time
+	before := c.inc.Criticality
 	c.inc.Criticality = slices.MaxFunc(fires, func(a, b string) int { return plan.Rank(a) - plan.Rank(b) })
+	if c.created || plan.HighUrgency(before) || !plan.HighUrgency(c.inc.Criticality) {
+		return nil
+	}
+	woke, err := c.tx.WakeSteps(ctx, c.inc.ID)
+	if err != nil {
+		return fmt.Errorf("end the rest of the escalation: %w", err)
+	}
+	if woke {
+		c.note("tocsin", card.EntryUrgent, card.UrgentText)
+	}
 	return nil
 }
 

@@ -4,18 +4,22 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 )
 
 // Delivery is a delivery to be made. Delay counts from its creation; Wait is a page's longest wait for the card.
 type Delivery struct {
+	ID       uuid.UUID // zero: whoever writes it makes one
 	Kind     delivery.Kind
 	Notifier string
 	Target   string
 	Delay    time.Duration
 	Wait     time.Duration
 	Lifetime time.Duration // 0: none of its own
+	Reason   string        // why it is there, where that is not plain
 	Dead     *Dead         // settled as it is made
 }
 

@@ -129,10 +129,15 @@ func (e *Explanation) join(f *config.File, notifier, escalation string, step int
 // escalate adds the steps of an escalation's first round. One that reaches nobody brings on the next at once.
 func (e *Explanation) escalate(f *config.File, q Question, name, criticality string, wait time.Duration) {
 	missed, last := false, time.Duration(0)
+	rest := time.Duration(0) // of steps that waited for the end of quiet hours
 	for n, s := range f.Escalations[name].Steps {
-		after := s.After
+		after := s.After + rest
 		if missed {
 			after = last
+		}
+		if until := Pages(f, q.Accounts, s.Page, criticality, 0, q.At.Add(after)).Rests; !until.IsZero() {
+			after = until.Sub(q.At)
+			rest = after - s.After
 		}
 		if n > 0 || after > 0 {
 			wait = 0 // the card is out by then
@@ -149,6 +154,9 @@ func (e *Explanation) escalate(f *config.File, q Question, name, criticality str
 				continue
 			}
 			for _, u := range who {
+				if !asleep(u, criticality, at).IsZero() {
+					continue
+				}
 				if u.Name == "" {
 					u.Name = u.ID
 				}

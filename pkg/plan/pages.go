@@ -17,13 +17,18 @@ type Paging struct {
 	Pages   []Delivery // one per way to each person; a dead one where a way or a person can't be reached
 	Lines   []string   // for the timeline: who is paged, why and how
 	Missing []string   // for the timeline: who can't be, and why
-	Reached bool       // somebody is paged, or the step pages nobody at all: else the next step's time has come
+	Asleep  []string   // for the timeline: who is left alone, and until when
+	// Rests is set where nobody else can be reached than people in their quiet hours: the first end of these. The step
+	// makes nothing before.
+	Rests   time.Time
+	Reached bool // somebody is paged, or the step pages nobody at all: else the next step's time has come
 }
 
 // Pages says whom a step pages at an instant. wait is how long a page may wait for the incident's card; zero where
 // there is none, or none to wait for.
 func Pages(f *config.File, accounts []Account, targets []string, criticality string, wait time.Duration, now time.Time) Paging {
 	p := Paging{Reached: len(targets) == 0}
+	var wakes time.Time
 	done := map[string]bool{} // user and notifier: somebody named twice is paged once
 	for _, target := range targets {
 		kind, id, _ := strings.Cut(target, ":")
@@ -33,14 +38,44 @@ func Pages(f *config.File, accounts []Account, targets []string, criticality str
 			continue
 		}
 		for i, u := range who {
+			if until := asleep(u, criticality, now); !until.IsZero() {
+				if wakes.IsZero() || until.Before(wakes) {
+					wakes = until
+				}
+				if line := card.QuietText(u.Name, until); !slices.Contains(p.Asleep, line) {
+					p.Asleep = append(p.Asleep, line)
+				}
+				continue
+			}
 			name := target
 			if i > 0 {
 				name = fmt.Sprintf("%s/%d", target, i+1)
 			}
-			p.person(f, accounts, u, name, why(kind, id), HighUrgency(criticality), wait, now, done)
+			p.person(f, accounts, u, name, Why(kind, id), HighUrgency(criticality), wait, now, done)
 		}
 	}
+	if !wakes.IsZero() && !p.Reached {
+		return Paging{Asleep: p.Asleep, Rests: wakes}
+	}
 	return p
+}
+
+// asleep is the end of a person's quiet hours, where they leave the person alone now: only by what is not urgent.
+func asleep(u config.User, criticality string, now time.Time) time.Time {
+	if u.Quiet == nil || HighUrgency(criticality) || !u.Quiet.Active(now) {
+		return time.Time{}
+	}
+	return u.Quiet.Over(now)
+}
+
+// Awake is a file in which nobody has quiet hours: for what a person asks for by hand.
+func Awake(f *config.File) *config.File {
+	awake := *f
+	awake.Users = slices.Clone(f.Users)
+	for i := range awake.Users {
+		awake.Users[i].Quiet = nil
+	}
+	return &awake
 }
 
 // person adds the ways to one person. When a way is closed, the next one that is open takes its time.
@@ -63,7 +98,7 @@ func (p *Paging) person(f *config.File, accounts []Account, u config.User, targe
 		}
 		done[at] = true
 		d := Delivery{Kind: delivery.Page, Notifier: c.Via, Target: target, Delay: c.After, Lifetime: f.Kinds[delivery.Page].Lifetime}
-		if _, err := Resolve(f, accounts, c.Via, target, now); err != nil && !lookedUp(err) {
+		if _, err := Resolve(f, accounts, c.Via, target, now); err != nil && !LookedUp(err) {
 			d.Dead, d.Delay = dead(err), 0
 			p.miss(d)
 			if closed < 0 {
@@ -99,8 +134,8 @@ func (p *Paging) person(f *config.File, accounts []Account, u config.User, targe
 	}
 }
 
-// lookedUp says that the one who makes the call looks for the account first: the page is not dead yet.
-func lookedUp(err error) bool {
+// LookedUp says that the one who makes the call looks for the account first: the page is not dead yet.
+func LookedUp(err error) bool {
 	var u *Unreachable
 	return errors.As(err, &u) && u.LookUp
 }
@@ -113,8 +148,8 @@ func (p *Paging) miss(d Delivery) {
 	}
 }
 
-// why is the reason that the timeline gives for paging somebody.
-func why(kind, id string) string {
+// Why is the reason that the timeline gives for paging somebody.
+func Why(kind, id string) string {
 	if kind == "schedule" {
 		return id
 	}

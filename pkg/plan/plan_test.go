@@ -212,6 +212,59 @@ func TestWhomAStepPages(t *testing.T) { // C1, C10: planning
 	}
 }
 
+func TestQuietHours(t *testing.T) {
+	t.Parallel()
+	madrid, err := time.LoadLocation("Europe/Madrid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := file(t)
+	every := [7]bool{true, true, true, true, true, true, true}
+	f.Users[0].Quiet = &oncall.Window{Days: every, From: 22 * 60, Until: 7 * 60, Zone: madrid}
+	f.Users[1].Quiet = &oncall.Window{Days: every, From: 23 * 60, Until: 5 * 60, Zone: madrid}
+	f.Escalations["default"] = config.Escalation{Steps: []config.Step{{Page: []string{"user:ana"}}, {After: 10 * time.Minute, Page: []string{"user:bo"}}}}
+	f.Routes = []config.Route{{Match: pattern(t, "#"), Escalate: "default"}}
+	at := func(clock string) time.Time {
+		when, err := time.ParseInLocation("2006-01-02 15:04", "2026-01-06 "+clock, madrid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return when
+	}
+	for _, c := range []struct {
+		name, criticality, clock string
+		targets                  []string
+		pages                    int
+		asleep                   string
+		rests                    string
+	}{
+		{"urgent rings at night", "critical", "03:00", []string{"user:ana"}, 2, "", ""},
+		{"by day", "error", "12:00", []string{"user:ana"}, 2, "", ""},
+		{"not urgent waits for the end", "error", "03:00", []string{"user:ana"}, 0, "Ana Torres has quiet hours until Tue 07:00 CET", "07:00"},
+		{"the first end counts", "error", "03:00", []string{"user:ana", "user:bo"}, 0, "Ana Torres has quiet hours until Tue 07:00 CET|Bo has quiet hours until Tue 05:00 CET", "05:00"},
+		{"who is awake gets it", "error", "06:00", []string{"user:ana", "user:bo"}, 1, "Ana Torres has quiet hours until Tue 07:00 CET", ""},
+		{"who is awake and can't be reached counts for nothing", "error", "06:00", []string{"user:ana", "user:cho"}, 0, "Ana Torres has quiet hours until Tue 07:00 CET", "07:00"},
+	} {
+		p := plan.Pages(f, linked, c.targets, c.criticality, 0, at(c.clock))
+		rests := ""
+		if !p.Rests.IsZero() {
+			rests = p.Rests.In(madrid).Format("15:04")
+		}
+		if got := strings.Join(p.Asleep, "|"); len(p.Pages) != c.pages || got != c.asleep || rests != c.rests {
+			t.Errorf("%s: %d pages, asleep %q, rests until %q", c.name, len(p.Pages), got, rests)
+		}
+	}
+	// Ana's hours end at 07:00; what follows her step comes in its distance.
+	e := plan.Explain(f, plan.Question{Alerts: []plan.Alert{{Kind: "x", Criticality: "error", Firing: true}}, Accounts: linked, At: at("06:00")})
+	var got []string
+	for _, p := range e.People {
+		got = append(got, fmt.Sprintf("%s after %s", p.User, p.After))
+	}
+	if diff := cmp.Diff([]string{"ana after 1h0m0s", "bo after 1h10m0s"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestKeysAndFingerprints(t *testing.T) {
 	t.Parallel()
 	f := file(t)

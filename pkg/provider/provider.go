@@ -101,6 +101,37 @@ type Examiner interface {
 	Examine(ctx context.Context, e Examination) []Finding
 }
 
+// Reach is what was found about a way to a person, without anything being sent. Text in it is redacted.
+type Reach struct {
+	Closed   bool   // a message would not arrive
+	Unknown  bool   // it can't be known now: ask again later
+	Reason   string // closed: from the closed list of reasons
+	Sentence string // closed: how to mend it
+}
+
+// Reacher is a provider that can look whether a person could be reached. Nothing is sent.
+type Reacher interface {
+	Reach(ctx context.Context, address string) Reach
+}
+
+// ReachOf is what the result of a look-up says about a way. What is wrong with the account is not the person's, and is told
+// elsewhere.
+func ReachOf(res delivery.Result) Reach {
+	switch {
+	case res.Outcome == delivery.OutcomeSent:
+		return Reach{}
+	case res.Outcome == delivery.OutcomeFailed && res.Fault == delivery.FaultDestination:
+		return Reach{Closed: true, Reason: res.Reason, Sentence: res.Sentence}
+	}
+	return Reach{Unknown: true}
+}
+
+// Grouper is a provider that can say who belongs to a group of its chat.
+type Grouper interface {
+	// SetGroup makes exactly the given people the group's members. It may be repeated.
+	SetGroup(ctx context.Context, group string, members []string) delivery.Result
+}
+
 // Said is what a person did in a chat: they pressed a button, or wrote a command.
 type Said struct {
 	Key     string `json:"-"` // the same on every redelivery, however it comes

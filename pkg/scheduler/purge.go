@@ -11,6 +11,9 @@ const purgeRows = 2000
 
 // Purge sweeps away what only guards against repeats and is too old to, and what the file's retention keeps no longer. Every replica sweeps, in small transactions that pass over what another one has.
 func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
+	if err := s.o.Store.PurgeNotices(ctx, 1000); err != nil {
+		return false, err
+	}
 	n, err := s.o.Store.Purge(ctx, 1000)
 	if err != nil {
 		return false, err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -36,6 +37,8 @@ type Options struct {
 	FileError func() string
 	Version   string                      // this binary's version
 	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
+	// Provider is that of a notifier of the file: for what is asked of a chat without sending. May be nil.
+	Provider func(notifier string) (provider.Provider, bool)
 	// Decided is told how many deliveries a decision on many was applied to. May be nil.
 	Decided func(action string, deliveries int)
 	// Purged is told what a sweep has removed, when it is anything. May be nil.
@@ -54,6 +57,9 @@ type Scheduler struct {
 	foretold *config.File // what this replica is about to take; nil: it stays as it is
 
 	hoursOf atomic.Pointer[string] // checksum of the file by which what waits for hours was looked at
+
+	// Checksums of the file that notices, groups and ways to people were last compared with: what an earlier file left is withdrawn.
+	noticed, grouped, reached string
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -120,6 +126,9 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "missed", Every: 2 * time.Second, Step: s.Missed},
 		{Name: "decide", Every: 250 * time.Millisecond, Step: s.Decide},
 		{Name: "on call", Every: 2 * time.Second, Step: s.OnCall},
+		{Name: "notices", Every: 5 * time.Second, Step: s.Notices},
+		{Name: "user groups", Every: 5 * time.Second, Step: s.Groups},
+		{Name: "reachability", Every: 30 * time.Second, Step: s.Reachability},
 		{Name: "coverage", Every: time.Minute, Step: s.Coverage},
 		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
 		{Name: "rested", Every: 10 * time.Second, Step: s.Rested},

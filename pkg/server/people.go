@@ -8,6 +8,7 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 func (s *Server) peopleRoutes() {
@@ -38,7 +39,39 @@ func (s *Server) onCall(ctx context.Context, in *onCallInput) (*body[api.List[ap
 	if in.Schedule != "" && len(out.Body.Items) == 0 {
 		return nil, problem(http.StatusNotFound, "", "the file has no schedule "+in.Schedule)
 	}
+	if in.At.IsZero() {
+		if err := s.addProblems(ctx, f, out.Body.Items); err != nil {
+			return nil, s.fail(ctx, "looking who can be reached", err)
+		}
+	}
 	return out, nil
+}
+
+// addProblems adds what is known of people who are on call soon and can't be reached.
+func (s *Server) addProblems(ctx context.Context, f *config.File, items []api.OnCall) error {
+	var ways []store.Reach
+	var told []store.ReachTold
+	if err := s.store.InTx(ctx, func(tx *store.Tx) (err error) {
+		if told, err = tx.ReachToldRows(ctx); err != nil || len(told) == 0 {
+			return err
+		}
+		ways, err = tx.ReachRows(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	for i, o := range items {
+		for _, t := range told {
+			for _, r := range ways {
+				if t.Schedule == o.Schedule && r.User == t.User && r.Closed && r.Since != nil {
+					items[i].Problems = append(items[i].Problems, api.OnCallProblem{
+						User: api.Person{ID: r.User, Name: userName(f, r.User)}, Via: r.Via, Reason: r.Reason, Sentence: r.Sentence, Since: r.Since.UTC(),
+					})
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func onCallNow(f *config.File, sch oncall.Schedule, at time.Time) api.OnCall {

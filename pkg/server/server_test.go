@@ -462,5 +462,30 @@ func TestOnCall(t *testing.T) {
 	if l = want[api.List[api.OnCall]](w, 200, "eye", "GET", "/v1/oncall?schedule=primary&at=2020-01-01T00:00:00Z", ""); len(l.Items) != 1 || len(l.Items[0].Users) != 0 || l.Items[0].Until == nil {
 		t.Errorf("before the schedule began: %+v", l)
 	}
+	// What was found about people who are on call soon is shown of now, in the schedule that it concerns.
+	if err := w.store.InTx(t.Context(), func(tx *store.Tx) error {
+		for _, via := range []string{"slack-dm", "telegram-dm"} {
+			if err := tx.ListReach(t.Context(), "ana", via); err != nil {
+				return err
+			}
+		}
+		if err := tx.PutReach(t.Context(), store.Reach{User: "ana", Via: "slack-dm", Closed: true, Reason: "destination:user_disabled", Sentence: "U0ANA is deactivated."}, time.Hour); err != nil {
+			return err
+		}
+		_, err := tx.TellReach(t.Context(), store.ReachTold{Schedule: "primary", User: "ana", What: "x"})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l = want[api.List[api.OnCall]](w, 200, "eye", "GET", "/v1/oncall", "")
+	if len(l.Items) != 1 || len(l.Items[0].Problems) != 1 {
+		t.Fatalf("%+v", l)
+	}
+	if p := l.Items[0].Problems[0]; p.User.ID != "ana" || p.User.Name != "Ana Torres" || p.Via != "slack-dm" || p.Reason != "destination:user_disabled" || p.Sentence == "" || p.Since.IsZero() {
+		t.Errorf("%+v", p)
+	}
+	if l = want[api.List[api.OnCall]](w, 200, "eye", "GET", "/v1/oncall?at=2026-02-01T00:00:00Z", ""); len(l.Items[0].Problems) != 0 {
+		t.Errorf("of another time: %+v", l)
+	}
 	w.refused(404, api.ProblemNotFound, "eye", "GET", "/v1/oncall?schedule=none", "")
 }

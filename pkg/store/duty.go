@@ -16,7 +16,7 @@ import (
 // AddSteps adds due steps of an escalation. A step that is there already stays: an escalation runs once per incident.
 func (tx *Tx) AddSteps(ctx context.Context, steps ...EscalationStep) error {
 	for _, s := range steps {
-		if err := tx.q.AddStep(ctx, query.AddStepParams{ID: s.ID, IncidentID: s.IncidentID, Name: s.Name, Round: s.Round, Step: s.Step, Due: s.Due}); err != nil {
+		if err := tx.q.AddStep(ctx, query.AddStepParams{ID: s.ID, IncidentID: s.IncidentID, Name: s.Name, Round: s.Round, Step: s.Step, Due: s.Due, Rests: s.Rests}); err != nil {
 			return err
 		}
 	}
@@ -70,9 +70,26 @@ func (s *Store) ReadSteps(ctx context.Context, incidentID uuid.UUID) ([]Escalati
 	return convert(rows, toStep)
 }
 
+// WithdrawStep ends one due step of an incident, in each of its escalations.
+func (tx *Tx) WithdrawStep(ctx context.Context, incidentID uuid.UUID, step int, reason string) error {
+	_, err := tx.q.WithdrawStep(ctx, reason, incidentID, step)
+	return err
+}
+
 // BringForward makes a due step due now.
 func (tx *Tx) BringForward(ctx context.Context, id uuid.UUID) error {
 	return one(tx.q.BringForward(ctx, id))
+}
+
+// RestSteps moves a due step, and with it all that is due of its escalation, by a span: the step rests until then.
+func (tx *Tx) RestSteps(ctx context.Context, s EscalationStep, by time.Duration) error {
+	return tx.q.RestSteps(ctx, query.RestStepsParams{ID: s.ID, By: by, IncidentID: s.IncidentID, Name: s.Name})
+}
+
+// WakeSteps ends the rest of an incident's escalations: what rests is due now, and what follows comes in its distance.
+func (tx *Tx) WakeSteps(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	n, err := tx.q.WakeSteps(ctx, incidentID)
+	return n > 0, err
 }
 
 func one(n int64, err error) error {
@@ -83,7 +100,7 @@ func one(n int64, err error) error {
 }
 
 func toStep(r query.Escalation) (EscalationStep, error) {
-	return EscalationStep{ID: r.ID, IncidentID: r.IncidentID, Name: r.Name, Round: r.Round, Step: r.Step, DueAt: r.DueAt, State: r.State, Held: r.HeldAt != nil, FiredAt: r.FiredAt, Reason: r.Reason}, nil
+	return EscalationStep{ID: r.ID, IncidentID: r.IncidentID, Name: r.Name, Round: r.Round, Step: r.Step, DueAt: r.DueAt, State: r.State, Held: r.HeldAt != nil, Rests: r.Rests, FiredAt: r.FiredAt, Reason: r.Reason}, nil
 }
 
 // DeadDelivery is a delivery that died and whose self-alert is not committed yet.

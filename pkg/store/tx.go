@@ -218,7 +218,10 @@ func (tx *Tx) AddDeliveries(ctx context.Context, ds ...NewDelivery) error {
 		p := query.AddDeliveryParams{
 			ID: d.ID, IncidentID: nonzero(d.IncidentID), ContentID: nonzero(d.ContentID), Kind: string(d.Kind), Priority: int16(d.Kind.Priority()), //nolint:gosec // 0 to 4
 			Notifier: d.Notifier, Target: d.Target, State: string(delivery.Pending), Delay: d.Delay, Desired: max(d.Desired, 1), CardID: nonzero(d.CardID), StepID: nonzero(d.StepID),
-			Lifetime: d.Lifetime,
+			Lifetime: d.Lifetime, Reason: d.Reason,
+		}
+		if p.EndsIn = d.Lifetime; d.FromDue {
+			p.EndsIn += d.Delay
 		}
 		if d.Wait > 0 {
 			p.Waits, p.Delay, p.Reason = true, d.Wait, "waiting_for_card"

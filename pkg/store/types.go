@@ -65,8 +65,10 @@ type NewDelivery struct {
 	Delay      time.Duration
 	Wait       time.Duration // page: longest wait for the card; Delay is then ignored and the row is due after Wait
 	Lifetime   time.Duration // 0: none of its own
+	FromDue    bool          // its lifetime counts from the end of Delay, not from its making
 	CardID     uuid.UUID     // thread: whose thread it is
 	StepID     uuid.UUID     // page: the escalation step that made it
+	Reason     string        // why it is there, where that is not plain
 	Dead       *Dead
 }
 
@@ -90,6 +92,7 @@ type EscalationStep struct {
 	Held       bool          // when reading: a silence holds its escalation
 	FiredAt    *time.Time    // when reading
 	Reason     string        // when reading: why it was withdrawn
+	Rests      bool          // due: when quiet hours are over
 }
 
 // Content is what deliveries show.

@@ -32,6 +32,7 @@ type job struct {
 	attempt  delivery.Attempt
 	call     provider.Call
 	name     string        // page: of the one whom it goes to; empty: not known, or an edit
+	newcomer bool          // page: its target means somebody else by now than the one whom it is bound to
 	link     *linkOf       // page: whose link is still to be looked up
 	planned  time.Duration // page: how long after its making this way was to be tried
 

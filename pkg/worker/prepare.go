@@ -61,6 +61,8 @@ func (w *Worker) prepare(f *config.File, batch []*job) {
 		case step != nil:
 			steps = append(steps, *step)
 			settled[j.ID] = j
+		case j.newcomer && !w.handOver(j):
+			w.giveBack([]*job{j}, retryPause, "")
 		case j.looks:
 			go w.look(j)
 		case j.missing != nil:
@@ -223,8 +225,10 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 		switch {
 		case v.Address != "" && whose: // bound, and whoever the target means by now
 			j.attempt.Address, j.name = first.Address, first.Name
+			j.newcomer = (err == nil || plan.LookedUp(err)) && person.UserID != first.UserID
 		case v.Address != "" && !filled(v.Address): // the same, and nobody's by now
 			j.attempt.Address = v.Address
+			j.newcomer = err == nil && w.o.Redact(person.Address) != v.Address
 		case err != nil:
 			var u *plan.Unreachable
 			if !errors.As(err, &u) {
@@ -248,6 +252,21 @@ func (w *Worker) address(f *config.File, j *job, v delivery.Verdict, parent stor
 	j.call.Address, j.attempt.Address = j.attempt.Address, w.o.Redact(j.attempt.Address)
 	j.attempt.Queue = j.notifier.Queue(j.attempt.Address)
 	return nil
+}
+
+// handOver has a page made for the one whom the target of a bound page means by now. It is written before the bound page's
+// next attempt begins, so a crash in between asks for it again.
+func (w *Worker) handOver(j *job) bool {
+	if w.o.HandOver == nil || j.Kind != delivery.Page || j.IncidentID == uuid.Nil {
+		return true
+	}
+	ctx, cancel := w.write()
+	defer cancel()
+	if err := w.o.HandOver(ctx, j.IncidentID, j.ID); err != nil {
+		w.o.Log.Warn("a page could not be handed over, giving it back", zap.String("delivery", j.ID.String()), zap.Error(err))
+		return false
+	}
+	return true
 }
 
 // owner is the person to whom an address belongs that an attempt in doubt has bound, with the address as it is called: the

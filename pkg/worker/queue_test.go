@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -358,9 +359,26 @@ func TestDoubtBindsThePersonAcrossAHandOff(t *testing.T) {
 			})
 			page := aPage("dm", "", 0)
 			page.Target = "schedule:primary"
-			id := s.add(s.incident("a"), page)[0]
-			s.start("first")
+			i := s.incident("a")
+			var over []string // how far the page was when somebody else was given one of their own
+			s.handOver = func(_ context.Context, incident, page uuid.UUID) error {
+				over = append(over, fmt.Sprintf("%t after %d calls", incident == i.id, len(d.all())))
+				if len(over) == 1 {
+					return errors.New("the database is away")
+				}
+				return nil
+			}
+			id := s.add(i, page)[0]
+			w := s.start("first")
+			s.until("the hand-over that fails", func() bool {
+				return s.row(id).Attempts == 1 && len(w.logs.FilterMessage("a page could not be handed over, giving it back").All()) == 1
+			})
+			s.move(time.Minute)
 			s.waitFor(id, delivery.Sent)
+			w.stop()
+			if want := []string{"true after 1 calls", "true after 1 calls"}; !slices.Equal(over, want) {
+				t.Errorf("handed over: %q", over)
+			}
 			for n, c := range d.all() {
 				if c.Address != "U0FIRST" || !strings.HasPrefix(c.Message.Text, "Ana, ") {
 					t.Errorf("call %d goes to %s and says %q", n+1, c.Address, c.Message.Text)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -43,11 +44,14 @@ type Options struct {
 	Accounts func() []plan.Account // linked chat accounts
 	// Find looks for a user's account with a notifier; true: Accounts has it now. An error: it can't be known now. Nil: there is no
 	// other place to look.
-	Find    func(ctx context.Context, notifier, userID string) (bool, error)
-	Dead    func()              // called after a delivery died or a breaker opened: its self-alert is due
-	Redact  func(string) string // puts ${NAME} in place of secrets: an address may be one; nil: there are none
-	Log     *zap.Logger
-	Metrics *Metrics
+	Find func(ctx context.Context, notifier, userID string) (bool, error)
+	Dead func() // called after a delivery died or a breaker opened: its self-alert is due
+	// HandOver gives the one whom a page's target means by now a page of their own: the page is bound to somebody else. It is
+	// called before the page's next attempt begins. May be nil.
+	HandOver func(ctx context.Context, incident, page uuid.UUID) error
+	Redact   func(string) string // puts ${NAME} in place of secrets: an address may be one; nil: there are none
+	Log      *zap.Logger
+	Metrics  *Metrics
 }
 
 // Worker runs the deliveries of the notifiers that its file knows.

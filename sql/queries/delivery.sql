@@ -202,7 +202,7 @@ values (@id, sqlc.narg(incident_id), sqlc.narg(content_id), @kind, @priority, @n
   case when @state::text = 'pending' then clock_timestamp() + @delay::interval end,
   @desired, sqlc.narg(card_id), sqlc.narg(step_id),
   case when @waits::boolean then clock_timestamp() + @delay::interval end,
-  case when @lifetime::interval > interval '0' then clock_timestamp() + @lifetime::interval end,
+  case when @lifetime::interval > interval '0' then clock_timestamp() + @ends_in::interval end,
   case when @lifetime::interval > interval '0' then @lifetime::interval end,
   clock_timestamp(),
   case when @state::text <> 'pending' then clock_timestamp() end);

@@ -16,14 +16,15 @@ const (
 	opDelete operation = "delete" // chat.delete
 	opOpen   operation = "open"   // conversations.open
 	opRead   operation = "read"   // conversations.history, conversations.replies, conversations.info
-	opPerson operation = "person" // users.lookupByEmail
+	opPerson operation = "person" // users.lookupByEmail, users.info
+	opGroup  operation = "group"  // usergroups.users.update
 	opReact  operation = "react"  // reactions.add, reactions.remove
 	opAuth   operation = "auth"   // auth.test
 	opHook   operation = "hook"   // an incoming webhook
 )
 
 // operations lists them all.
-var operations = []operation{opPost, opReply, opEdit, opDelete, opOpen, opRead, opPerson, opReact, opAuth, opHook}
+var operations = []operation{opPost, opReply, opEdit, opDelete, opOpen, opRead, opPerson, opGroup, opReact, opAuth, opHook}
 
 // makes says that repeating the operation makes a second thing. All others can be repeated without harm.
 func (o operation) makes() bool { return o == opPost || o == opReply || o == opHook }
@@ -237,6 +238,19 @@ var differing = map[operation]map[string]row{
 	opPerson: {
 		"missing_scope": {verdict: account, sentence: "give the Slack app the scope {needed} and reinstall it: without it people cannot be found by their address"},
 	},
+	opGroup: {
+		"no_such_subteam":            {verdict: destination, sentence: "the user group {place} does not exist: check user_group in the file; its id begins with S"},
+		"subteam_max_users_exceeded": {verdict: payload, sentence: "the user group {place} has as many members as Slack allows"},
+		"permission_denied":          {verdict: destination, sentence: "the workspace lets @tocsin not change the user group {place}: an administrator must let members or this app manage user groups"},
+		"plan_upgrade_required":      {verdict: destination, sentence: "the workspace's plan has no user groups: remove user_group from the file"},
+		"no_users_provided":          {verdict: payload, sentence: ourCall},
+		"invalid_users":              {verdict: destination, sentence: "one of those on call has no account that can be in the user group {place}: link another account"},
+		"user_not_found":             {verdict: destination, sentence: "one of those on call has no account that can be in the user group {place}: link another account"},
+		"missing_scope":              {verdict: account, sentence: "give the Slack app the scope {needed} and reinstall it: without it the user group {place} stays as it is"},
+		"internal_error":             {verdict: later, sentence: askAgain},
+		"fatal_error":                {verdict: later, sentence: askAgain},
+		"service_unavailable":        {verdict: later, sentence: askAgain},
+	},
 	opRead: {
 		"missing_scope":     {verdict: account, sentence: "give the Slack app the scope {needed} and reinstall it: without it nobody can look whether a message in doubt has arrived"},
 		"not_in_channel":    {verdict: destination, sentence: "invite @tocsin to {place}: only a member can look whether a message in doubt has arrived"},
@@ -263,7 +277,7 @@ var differing = map[operation]map[string]row{
 
 // scopeOf is the scope that an operation needs, where Slack does not name it.
 var scopeOf = map[operation]string{
-	opOpen: "im:write", opRead: "channels:history", opPerson: "users:read.email", opReact: "reactions:write",
+	opOpen: "im:write", opRead: "channels:history", opPerson: "users:read.email", opGroup: "usergroups:write", opReact: "reactions:write",
 }
 
 // classify is the only place that says what a code means to an operation. False: no table knows it.

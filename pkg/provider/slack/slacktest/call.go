@@ -120,8 +120,10 @@ var methods = map[string]func(*Server, *call) obj{
 	"conversations.replies": (*Server).replies,
 	"users.lookupByEmail":   (*Server).lookupByEmail,
 	"users.info":            (*Server).usersInfo,
-	"reactions.add":         (*Server).reactionsAdd,
-	"reactions.remove":      (*Server).reactionsRemove,
+
+	"usergroups.users.update": (*Server).usergroupsUsersUpdate,
+	"reactions.add":           (*Server).reactionsAdd,
+	"reactions.remove":        (*Server).reactionsRemove,
 }
 
 // Methods are the API methods that the workspace knows, for the fault panel; "webhook" and "response_url" stand for
@@ -129,7 +131,7 @@ var methods = map[string]func(*Server, *call) obj{
 var Methods = []string{
 	"chat.postMessage", "chat.update", "chat.delete", "chat.getPermalink", "chat.postEphemeral", "auth.test",
 	"conversations.open", "conversations.info", "conversations.list", "conversations.join", "conversations.history",
-	"conversations.replies", "users.lookupByEmail", "users.info", "reactions.add", "reactions.remove", "api.test",
+	"conversations.replies", "users.lookupByEmail", "users.info", "usergroups.users.update", "reactions.add", "reactions.remove", "api.test",
 	"apps.connections.open", "webhook", "response_url",
 }
 

@@ -18,7 +18,7 @@ const publicWrite = "chat:write.public"
 // allScopes are the scopes that the methods here ask for.
 var allScopes = []string{
 	"chat:write", "channels:read", "groups:read", "im:read", "mpim:read", "channels:history", "groups:history", "im:history",
-	"mpim:history", "channels:join", "im:write", "users:read", "users:read.email", "reactions:write",
+	"mpim:history", "channels:join", "im:write", "users:read", "users:read.email", "usergroups:write", "reactions:write",
 }
 
 // rules are what the workspace does beyond the ordinary. All are off in a new one.
@@ -140,6 +140,8 @@ func (s *Server) needed(method string, c *call) []string {
 		return of("channels:history", "groups:history", "im:history")
 	case "users.info":
 		return []string{"users:read"}
+	case "usergroups.users.update":
+		return []string{"usergroups:write"}
 	case "users.lookupByEmail":
 		return []string{"users:read.email"}
 	case "reactions.add", "reactions.remove":

@@ -126,6 +126,7 @@ type Server struct {
 	users      []*User
 	messages   map[string][]*Message // by channel, ascending ts
 	byTS       map[string]*Message
+	groups     map[string][]string // members, by user group
 	ephemerals []Ephemeral
 	responses  map[string]*responseURL
 	lastTS     int64

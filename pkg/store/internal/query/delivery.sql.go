@@ -20,7 +20,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
   case when $8::text = 'pending' then clock_timestamp() + $11::interval end,
   $12, $13, $14,
   case when $15::boolean then clock_timestamp() + $11::interval end,
-  case when $16::interval > interval '0' then clock_timestamp() + $16::interval end,
+  case when $16::interval > interval '0' then clock_timestamp() + $17::interval end,
   case when $16::interval > interval '0' then $16::interval end,
   clock_timestamp(),
   case when $8::text <> 'pending' then clock_timestamp() end)
@@ -43,6 +43,7 @@ type AddDeliveryParams struct {
 	StepID     *uuid.UUID
 	Waits      bool
 	Lifetime   time.Duration
+	EndsIn     time.Duration
 }
 
 // created_at is written out: a default would take the transaction's old now().
@@ -64,6 +65,7 @@ func (q *Queries) AddDelivery(ctx context.Context, arg AddDeliveryParams) error 
 		arg.StepID,
 		arg.Waits,
 		arg.Lifetime,
+		arg.EndsIn,
 	)
 	return err
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const addStep = `-- name: AddStep :exec
-insert into escalation (id, incident_id, name, round, step, due_at, state)
-values ($1, $2, $3, $4, $5, clock_timestamp() + $6::interval, 'due')
+insert into escalation (id, incident_id, name, round, step, due_at, state, rests)
+values ($1, $2, $3, $4, $5, clock_timestamp() + $6::interval, 'due', $7)
 on conflict (incident_id, name, round, step) do nothing
 `
 
@@ -25,6 +25,7 @@ type AddStepParams struct {
 	Round      int
 	Step       int
 	Due        time.Duration
+	Rests      bool
 }
 
 func (q *Queries) AddStep(ctx context.Context, arg AddStepParams) error {
@@ -35,6 +36,7 @@ func (q *Queries) AddStep(ctx context.Context, arg AddStepParams) error {
 		arg.Round,
 		arg.Step,
 		arg.Due,
+		arg.Rests,
 	)
 	return err
 }
@@ -52,7 +54,7 @@ func (q *Queries) BringForward(ctx context.Context, id uuid.UUID) (int64, error)
 }
 
 const dueSteps = `-- name: DueSteps :many
-select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at from escalation where due_at <= now() and held_at is null order by due_at limit $1
+select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at, rests from escalation where due_at <= now() and held_at is null order by due_at limit $1
 `
 
 // But for those of an escalation that a silence holds.
@@ -76,6 +78,7 @@ func (q *Queries) DueSteps(ctx context.Context, most int32) ([]Escalation, error
 			&i.Reason,
 			&i.FiredAt,
 			&i.HeldAt,
+			&i.Rests,
 		); err != nil {
 			return nil, err
 		}
@@ -115,6 +118,36 @@ func (q *Queries) FireStep(ctx context.Context, id uuid.UUID) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
+const handOver = `-- name: HandOver :execrows
+insert into handed_over (incident_id, step_id, notifier, target, user_id, delivery_id, at)
+values ($1, $2, $3, $4, $5, $6, clock_timestamp())
+on conflict do nothing
+`
+
+type HandOverParams struct {
+	IncidentID uuid.UUID
+	StepID     uuid.UUID
+	Notifier   string
+	Target     string
+	UserID     string
+	DeliveryID uuid.UUID
+}
+
+func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) (int64, error) {
+	result, err := q.db.Exec(ctx, handOver,
+		arg.IncidentID,
+		arg.StepID,
+		arg.Notifier,
+		arg.Target,
+		arg.UserID,
+		arg.DeliveryID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const holdSteps = `-- name: HoldSteps :execrows
 update escalation set held_at = clock_timestamp() where incident_id = $1 and state = 'due' and held_at is null
 `
@@ -129,7 +162,7 @@ func (q *Queries) HoldSteps(ctx context.Context, incidentID uuid.UUID) (int64, e
 }
 
 const readSteps = `-- name: ReadSteps :many
-select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at from escalation where incident_id = $1 order by name, round, id
+select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at, rests from escalation where incident_id = $1 order by name, round, id
 `
 
 // Without a lock, in order.
@@ -153,6 +186,7 @@ func (q *Queries) ReadSteps(ctx context.Context, incidentID uuid.UUID) ([]Escala
 			&i.Reason,
 			&i.FiredAt,
 			&i.HeldAt,
+			&i.Rests,
 		); err != nil {
 			return nil, err
 		}
@@ -177,8 +211,42 @@ func (q *Queries) ReleaseSteps(ctx context.Context, incidentID uuid.UUID) (int64
 	return result.RowsAffected(), nil
 }
 
+const restSteps = `-- name: RestSteps :exec
+update escalation set rests = (id = $1::uuid), due_at = due_at + $2::interval
+where incident_id = $3::uuid and name = $4 and state = 'due'
+`
+
+type RestStepsParams struct {
+	ID         uuid.UUID
+	By         time.Duration
+	IncidentID uuid.UUID
+	Name       string
+}
+
+// The clock of an escalation stands still until quiet hours are over: one step is moved there, and all others that are due by as much.
+func (q *Queries) RestSteps(ctx context.Context, arg RestStepsParams) error {
+	_, err := q.db.Exec(ctx, restSteps,
+		arg.ID,
+		arg.By,
+		arg.IncidentID,
+		arg.Name,
+	)
+	return err
+}
+
+const stepOfDelivery = `-- name: StepOfDelivery :one
+select coalesce(step_id, '00000000-0000-0000-0000-000000000000'::uuid)::uuid as step_id from delivery where id = $1
+`
+
+func (q *Queries) StepOfDelivery(ctx context.Context, id uuid.UUID) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, stepOfDelivery, id)
+	var step_id uuid.UUID
+	err := row.Scan(&step_id)
+	return step_id, err
+}
+
 const stepsOf = `-- name: StepsOf :many
-select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at from escalation where incident_id = $1 order by id for update
+select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at, rests from escalation where incident_id = $1 order by id for update
 `
 
 func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalation, error) {
@@ -201,6 +269,7 @@ func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalati
 			&i.Reason,
 			&i.FiredAt,
 			&i.HeldAt,
+			&i.Rests,
 		); err != nil {
 			return nil, err
 		}
@@ -210,6 +279,34 @@ func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalati
 		return nil, err
 	}
 	return items, nil
+}
+
+const wakeSteps = `-- name: WakeSteps :execrows
+update escalation e set rests = false, due_at = e.due_at - r.remaining
+from (select s.name, min(s.due_at - coalesce(s.held_at, clock_timestamp())) as remaining from escalation s
+      where s.incident_id = $1 and s.state = 'due' and s.rests and s.due_at > coalesce(s.held_at, clock_timestamp()) group by s.name) r
+where e.incident_id = $1 and e.name = r.name and e.state = 'due'
+`
+
+// The contrary: the incident has become urgent. What a silence holds was stopped at an earlier instant, and is due when it goes on.
+func (q *Queries) WakeSteps(ctx context.Context, incidentID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, wakeSteps, incidentID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const withdrawStep = `-- name: WithdrawStep :execrows
+update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = $1 where incident_id = $2 and step = $3 and state = 'due'
+`
+
+func (q *Queries) WithdrawStep(ctx context.Context, reason string, incidentID uuid.UUID, step int) (int64, error) {
+	result, err := q.db.Exec(ctx, withdrawStep, reason, incidentID, step)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const withdrawSteps = `-- name: WithdrawSteps :exec

@@ -161,6 +161,7 @@ type Escalation struct {
 	Reason     string
 	FiredAt    *time.Time
 	HeldAt     *time.Time
+	Rests      bool
 }
 
 type Heartbeat struct {
@@ -241,6 +242,24 @@ type Pace struct {
 	Begun []time.Time
 }
 
+type Reach struct {
+	UserID    string
+	Via       string
+	DueAt     time.Time
+	CheckedAt *time.Time
+	Closed    bool
+	Since     *time.Time
+	Reason    string
+	Sentence  string
+}
+
+type ReachTold struct {
+	Schedule string
+	UserID   string
+	What     string
+	At       time.Time
+}
+
 type Receiver struct {
 	Replica  string
 	Notifier string
@@ -274,6 +293,19 @@ type ScheduleOverride struct {
 	Author    string
 	SwapID    *uuid.UUID
 	EndedBy   *string
+}
+
+type ShiftNotice struct {
+	Schedule   string
+	UserID     string
+	What       string
+	At         time.Time
+	StartsAt   *time.Time
+	EndsAt     *time.Time
+	DueAt      time.Time
+	DeliveryID uuid.UUID
+	ContentID  uuid.UUID
+	Withdrawn  bool
 }
 
 type Silence struct {

@@ -1,0 +1,59 @@
+package intake
+
+import (
+	"context"
+	"time"
+
+	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+)
+
+// StepRing is the step that is due when the time of an acknowledgement is over.
+const StepRing = -2
+
+// ringAfter makes the row by which an acknowledgement rings again, where one of the incident's escalations says so, and gives
+// the time: the shortest. Acknowledging withdraws all other steps in the same transaction.
+func (c *change) ringAfter() time.Duration {
+	var out store.EscalationStep
+	round := 0
+	for _, name := range c.ran() {
+		if d := c.f.Escalations[name].AckTimeout; d > 0 && (out.Due == 0 || d < out.Due) {
+			out = store.EscalationStep{ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Step: StepRing, State: "due", Due: d}
+		}
+	}
+	if out.Due == 0 {
+		return 0
+	}
+	for _, s := range c.steps {
+		if s.Name == out.Name {
+			round = max(round, s.Round)
+		}
+	}
+	out.Round = round + 1
+	c.due = append(c.due, out)
+	return out.Due
+}
+
+// ring opens an incident anew that somebody acknowledged a while ago and nobody resolved: its escalations begin again. Where
+// it was snoozed or escalated since, it has nothing to say.
+func (c *change) ring(ctx context.Context, step store.EscalationStep) error {
+	if c.inc.State != message.Acknowledged || c.inc.SnoozedUntil != nil {
+		return c.tx.WithdrawStep(ctx, c.inc.ID, StepRing, string(c.inc.State))
+	}
+	since := c.tx.Now()
+	if c.inc.AcknowledgedAt != nil {
+		since = *c.inc.AcknowledgedAt
+	}
+	c.note("tocsin", card.EntryRings, card.RingsText(c.inc.AcknowledgedBy, c.tx.Now().Sub(since)))
+	c.fired = append(c.fired, step.ID)
+	c.reopen()
+	c.reopened = false // the one row that there is fires
+	for _, name := range c.ran() {
+		if err := c.begin(ctx, name, 0, false); err != nil {
+			return err
+		}
+	}
+	_, err := c.write(ctx)
+	return err
+}

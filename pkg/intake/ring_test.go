@@ -1,0 +1,128 @@
+package intake_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
+	"github.com/tocsin-oncall/tocsin/pkg/store/storetest"
+)
+
+func ringWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorld(t, func(f *config.File) {
+		e := f.Escalations["default"]
+		e.AckTimeout = 30 * time.Minute
+		f.Escalations["default"] = e
+	})
+}
+
+// states is the steps that an incident's escalation has, in order.
+func (w *world) states(id uuid.UUID) (out []string) {
+	w.t.Helper()
+	for _, s := range w.steps(id) {
+		out = append(out, fmt.Sprintf("%d/%d %s", s.Round, s.Step, s.State))
+	}
+	return out
+}
+
+func TestAnAcknowledgementHoldsForItsTime(t *testing.T) {
+	t.Parallel()
+	w := ringWorld(t)
+	_, two := w.replica()
+	id := w.accept(disk("critical")).IncidentID
+	w.acknowledge(id)
+	if again := w.acknowledge(id); again.Changed {
+		t.Error("the second acknowledgement changed something")
+	}
+	within(t, w.dueIn(id), []int{30})
+	if n := w.stepOn(id); n != 0 {
+		t.Error("it rang before its time")
+	}
+	storetest.MoveClock(t, w.url, 31*time.Minute)
+	// Both replicas see the same row.
+	steps := w.steps(id)
+	at := slices.IndexFunc(steps, func(s store.EscalationStep) bool { return s.DueAt != nil })
+	rang := 0
+	for _, in := range []*intake.Intake{w.in, two} {
+		did, err := in.Escalate(t.Context(), id, steps[at].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if did {
+			rang++
+		}
+	}
+	inc := w.incident(id)
+	if rang != 1 || inc.State != message.Open || inc.AcknowledgedAt != nil {
+		t.Fatalf("rang %d times, and the incident is %s", rang, inc.State)
+	}
+	if diff := cmp.Diff([]string{"1/0 fired", "1/1 withdrawn", "2/0 withdrawn", "2/1 withdrawn", "2/-1 withdrawn", "3/-2 fired", "4/0 fired", "4/1 due", "5/0 due", "5/1 due", "5/-1 due"}, w.states(id)); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.Contains(w.timeline(id), card.EntryRings) {
+		t.Error("the timeline does not say why it rings")
+	}
+	if s := w.snapshot(id); s.State != message.Open {
+		t.Errorf("cards show %s", s.State)
+	}
+	live := 0
+	for _, d := range w.deliveries(id, delivery.Page) {
+		if d.State == delivery.Pending {
+			live++
+		}
+	}
+	if live != 2 {
+		t.Errorf("%d pages wait after it rang again", live)
+	}
+	// The second acknowledgement holds for as long, and a resolve ends it.
+	w.acknowledge(id)
+	within(t, w.dueIn(id), []int{30})
+	w.resolve(id)
+	if n := w.due(id); n != 0 {
+		t.Errorf("%d steps are due of what is resolved", n)
+	}
+}
+
+// Whatever a person does after the acknowledgement takes the place of its time.
+func TestOtherWordsEndTheTimeOfAnAcknowledgement(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do   func(w *world, id uuid.UUID) error
+		left int // steps of the escalation that are still due
+	}{
+		"snooze": {func(w *world, id uuid.UUID) error {
+			_, err := w.in.Snooze(w.t.Context(), id, ana, 2*time.Hour, "")
+			return err
+		}, 0},
+		"escalate": {func(w *world, id uuid.UUID) error { _, err := w.in.EscalateNow(w.t.Context(), id, ana, ""); return err }, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := ringWorld(t)
+			id := w.accept(disk("critical")).IncidentID
+			w.acknowledge(id)
+			if err := c.do(w, id); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range w.steps(id) {
+				if s.Step == intake.StepRing && s.DueAt != nil {
+					t.Error("the acknowledgement still waits for its time")
+				}
+			}
+			if n := w.due(id); n != c.left {
+				t.Errorf("%d steps are due: %v", n, w.states(id))
+			}
+		})
+	}
+}
