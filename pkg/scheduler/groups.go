@@ -151,7 +151,7 @@ func groupStale(schedule string, g config.UserGroup, res delivery.Result) intake
 		text = "Its provider did not take the change (" + res.Reason + ")."
 	}
 	return intake.Self{
-		Kind: intake.SelfUserGroup, Criticality: "warning", About: schedule, Loud: true,
+		Kind: intake.SelfUserGroup, Criticality: "warning", About: schedule,
 		Title:  fmt.Sprintf("The user group %s does not show who is on call for %s", g.ID, schedule),
 		Text:   text + "\nPages are not concerned. It is tried again by itself, and this alert resolves when the group is right.",
 		Labels: map[string]string{labelSchedule: schedule, labelNotifier: g.Notifier, labelReason: res.Reason},

@@ -337,7 +337,7 @@ func unreachable(f *config.File, d duty, closed []store.Reach, ways int, now tim
 		labels["owner"] = sch.Owner
 	}
 	return intake.Self{
-		Kind: intake.SelfUnreachable, Criticality: criticality, About: d.schedule + ":" + d.user, Loud: true,
+		Kind: intake.SelfUnreachable, Criticality: criticality, About: d.schedule + ":" + d.user,
 		Title: fmt.Sprintf("%s can't be reached %s, and %s", name, how, when),
 		Text: strings.Join(lines, "\n") + "\nNothing was sent to them for this. `tocsin doctor --people` looks again; this alert resolves when it is mended, or when they are not on call within " +
 			"seven days any more.",
