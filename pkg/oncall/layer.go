@@ -108,7 +108,7 @@ func (l Layer) order(start time.Time) func(k int) int {
 	before := make([]int, period+1) // turns that somebody has, before each one of the period
 	for k := range period {
 		before[k+1] = before[k]
-		if l.Active.opens(l.Every.handoff(start, k), l.Every.handoff(start, k+1)) {
+		if l.Active.opens(start, k*length, length) {
 			before[k+1]++
 		}
 	}

@@ -1,15 +1,17 @@
 package oncall_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata"
 
-	"pgregory.net/rapid"
+	_ "pgregory.net/rapid" // its flags
 
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 )
@@ -179,7 +181,7 @@ var lengths = []oncall.Every{
 	{N: 3, Unit: "day"}, {N: 1, Unit: "week"}, {N: 2, Unit: "week"}, {N: 1, Unit: "month"}, {N: 3, Unit: "month"},
 }
 
-// dice draws evenly, which rapid's own generators do not: what is rare among schedules must be drawn often enough.
+// dice draws evenly, which rapid's generators do not: what is rare among schedules must be drawn often enough.
 type dice struct{ *rand.Rand }
 
 // one in n.
@@ -261,91 +263,119 @@ func (d dice) override(id string, from time.Time, days int) oncall.Override {
 // askedOfEach is how many instants are asked of each schedule: 2,000 of 100 schedules, unless -rapid.checks says more.
 const askedOfEach = 2000
 
+// flags are those of rapid, by which `make test` begins at one place and `make fuzz` looks further: where to begin and how
+// many schedules to make.
+func flags(t *testing.T) (seed uint64, checks int) {
+	t.Helper()
+	seed, err := strconv.ParseUint(flag.Lookup("rapid.seed").Value.String(), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if checks, err = strconv.Atoi(flag.Lookup("rapid.checks").Value.String()); err != nil {
+		t.Fatal(err)
+	}
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) //nolint:gosec // any number does
+	}
+	return seed, checks
+}
+
 // Cases D13 and D14: whatever the schedule, the zone and the year.
 func TestScheduleAgreesWithAWalkMinuteByMinute(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		d := dice{rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), rapid.Uint64().Draw(t, "another")))} //nolint:gosec // schedules, not secrets
-		s := oncall.Schedule{Zone: d.zone()}
-		days := d.between(5, 25)
-		from := time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, d.IntN(3653))
-		var change time.Time
-		switch d.IntN(8) {
-		case 0: // the day that Samoa skipped
-			from = time.Date(2011, 12, 20, 0, 0, 0, 0, time.UTC)
-		case 1, 2, 3, 4: // just before the zone's clocks change
-			if _, change = from.In(s.Zone).ZoneBounds(); !change.IsZero() && change.Year() < 2027 {
-				from, days = change.UTC().Truncate(24*time.Hour).AddDate(0, 0, -2), 5
-			}
-		}
-		until := from.AddDate(0, 0, days)
-		for i := range d.between(1, 3) {
-			s.Layers = append(s.Layers, d.layer(s, fmt.Sprintf("layer %d", i), from, days))
-		}
-		for i := range d.IntN(5) {
-			s.Overrides = append(s.Overrides, d.override(fmt.Sprintf("override %d", i), from, days))
-		}
+	seed, checks := flags(t)
+	for n := range checks {
+		compare(t, seed, n)
+	}
+}
 
-		// What the walk finds, minute by minute, from three days before: a wall may stand still at the beginning.
-		o, minutes := newOracle(s), make([]answer, 0, days*1440)
-		load := map[string]time.Duration{}
-		for at := from.AddDate(0, 0, -3); at.Before(until); at = at.Add(time.Minute) {
-			if a := o.step(at); !at.Before(from) {
-				minutes = append(minutes, a)
-			}
+// compare asks one random schedule and walks through it.
+func compare(t *testing.T, seed uint64, n int) {
+	t.Helper()
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("schedule %d of -rapid.seed=%d: "+format, append([]any{n, seed}, args...)...)
+	}
+	d := dice{rand.New(rand.NewPCG(seed, uint64(n)))} //nolint:gosec // schedules, not secrets
+	s := oncall.Schedule{Zone: d.zone()}
+	days := d.between(5, 25)
+	from := time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, d.IntN(3653))
+	var change time.Time
+	switch d.IntN(8) {
+	case 0: // the day that Samoa skipped
+		from = time.Date(2011, 12, 20, 0, 0, 0, 0, time.UTC)
+	case 1, 2, 3, 4: // just before the zone's clocks change
+		if _, change = from.In(s.Zone).ZoneBounds(); !change.IsZero() && change.Year() < 2027 {
+			from, days = change.UTC().Truncate(24*time.Hour).AddDate(0, 0, -2), 5
 		}
-		walked := func(at time.Time) answer { return minutes[int(at.Sub(from)/time.Minute)] }
+	}
+	until := from.AddDate(0, 0, days)
+	for i := range d.between(1, 3) {
+		s.Layers = append(s.Layers, d.layer(s, fmt.Sprintf("layer %d", i), from, days))
+	}
+	for i := range d.IntN(5) {
+		s.Overrides = append(s.Overrides, d.override(fmt.Sprintf("override %d", i), from, days))
+	}
 
-		for range askedOfEach {
-			at := from.Add(time.Duration(d.Int64N(int64(until.Sub(from)))))
-			if near := change.Add(time.Duration(d.between(-180, 180)) * time.Minute); d.one(2) && near.After(from) && near.Before(until) {
-				at = near
-			}
-			shift, on := s.At(at)
-			want := walked(at)
-			if answerOf(shift) != want || on != (want.users != "") {
-				t.Fatalf("%s (%s): At says %v, the walk says %v", at, at.In(s.Zone), shift, want)
-			}
-			if at.Before(shift.Start) || !shift.End.IsZero() && !at.Before(shift.End) {
-				t.Fatalf("At(%s) is the shift %v", at, shift)
-			}
-			if before := shift.Start.Add(-1); shift.Start.After(from) && (walked(shift.Start) != want || walked(before) == want) {
-				t.Fatalf("At(%s): %v begins at %s; the walk says %v before and %v then", at, want, shift.Start, walked(before), walked(shift.Start))
-			}
-			if !shift.End.IsZero() && shift.End.Before(until) && (walked(shift.End) == want || walked(shift.End.Add(-1)) != want) {
-				t.Fatalf("At(%s): %v ends at %s; the walk says %v until then and %v after", at, want, shift.End, walked(shift.End.Add(-1)), walked(shift.End))
-			}
+	// What the walk finds, minute by minute, from three days before: a wall may stand still at the beginning.
+	o, minutes := newOracle(s), make([]answer, 0, days*1440)
+	load := map[string]time.Duration{}
+	for at := from.AddDate(0, 0, -3); at.Before(until); at = at.Add(time.Minute) {
+		if a := o.step(at); !at.Before(from) {
+			minutes = append(minutes, a)
 		}
+	}
+	walked := func(at time.Time) answer { return minutes[int(at.Sub(from)/time.Minute)] }
 
-		// Shifts and gaps share the time between them, and each minute has its person.
-		all := append(s.Shifts(from, until), s.Gaps(from, until)...)
-		slices.SortFunc(all, func(a, b oncall.Shift) int { return a.Start.Compare(b.Start) })
-		for i, shift := range all {
-			if i > 0 && !all[i-1].End.Equal(shift.Start) {
-				t.Fatalf("between %v and %v there is something", all[i-1], shift)
+	for range askedOfEach {
+		at := from.Add(time.Duration(d.Int64N(int64(until.Sub(from)))))
+		if near := change.Add(time.Duration(d.between(-180, 180)) * time.Minute); d.one(2) && near.After(from) && near.Before(until) {
+			at = near
+		}
+		shift, on := s.At(at)
+		want := walked(at)
+		if answerOf(shift) != want || on != (want.users != "") {
+			fail("%s (%s): At says %v, the walk says %v", at, at.In(s.Zone), shift, want)
+		}
+		if at.Before(shift.Start) || !shift.End.IsZero() && !at.Before(shift.End) {
+			fail("At(%s) is the shift %v", at, shift)
+		}
+		if before := shift.Start.Add(-1); shift.Start.After(from) && (walked(shift.Start) != want || walked(before) == want) {
+			fail("At(%s): %v begins at %s; the walk says %v before and %v then", at, want, shift.Start, walked(before), walked(shift.Start))
+		}
+		if !shift.End.IsZero() && shift.End.Before(until) && (walked(shift.End) == want || walked(shift.End.Add(-1)) != want) {
+			fail("At(%s): %v ends at %s; the walk says %v until then and %v after", at, want, shift.End, walked(shift.End.Add(-1)), walked(shift.End))
+		}
+	}
+
+	// Shifts and gaps share the time between them, and each minute has its person.
+	all := append(s.Shifts(from, until), s.Gaps(from, until)...)
+	slices.SortFunc(all, func(a, b oncall.Shift) int { return a.Start.Compare(b.Start) })
+	for i, shift := range all {
+		if i > 0 && !all[i-1].End.Equal(shift.Start) {
+			fail("between %v and %v there is something", all[i-1], shift)
+		}
+		for at := latest(shift.Start, from); at.Before(until) && (shift.End.IsZero() || at.Before(shift.End)); at = at.Add(time.Minute) {
+			if walked(at) != answerOf(shift) {
+				fail("%s: the list says %v, the walk says %v", at, shift, walked(at))
 			}
-			for at := latest(shift.Start, from); at.Before(until) && (shift.End.IsZero() || at.Before(shift.End)); at = at.Add(time.Minute) {
-				if walked(at) != answerOf(shift) {
-					t.Fatalf("%s: the list says %v, the walk says %v", at, shift, walked(at))
-				}
-				for _, u := range shift.Users {
-					load[u] += time.Minute
-				}
+			for _, u := range shift.Users {
+				load[u] += time.Minute
 			}
 		}
-		if len(all) == 0 || all[0].Start.After(from) || !all[len(all)-1].End.IsZero() && all[len(all)-1].End.Before(until) {
-			t.Fatalf("the list does not cover the time: %v", all)
+	}
+	if len(all) == 0 || all[0].Start.After(from) || !all[len(all)-1].End.IsZero() && all[len(all)-1].End.Before(until) {
+		fail("the list does not cover the time: %v", all)
+	}
+	for _, l := range s.Load(from, until) {
+		if load[l.User] != l.Time {
+			fail("%s is on call for %s, the walk says %s", l.User, l.Time, load[l.User])
 		}
-		for _, l := range s.Load(from, until) {
-			if load[l.User] != l.Time {
-				t.Fatalf("%s is on call for %s, the walk says %s", l.User, l.Time, load[l.User])
-			}
-			delete(load, l.User)
-		}
-		if len(load) > 0 {
-			t.Fatalf("no load is told of %v", load)
-		}
-	})
+		delete(load, l.User)
+	}
+	if len(load) > 0 {
+		fail("no load is told of %v", load)
+	}
 }
 
 func latest(a, b time.Time) time.Time {

@@ -27,14 +27,25 @@ func (w Window) spell(t time.Time) (bool, span) {
 	return open, in
 }
 
-// opens says that the window is open at some time in [from, until) on the wall.
-func (w Window) opens(from, until time.Time) bool {
-	if w.on(from) {
-		return true
+// opens says that the window is open at some time of the minutes on the wall that begin so many after wall.
+func (w Window) opens(wall time.Time, after, length int) bool {
+	const minute, all = 60, week * 60
+	// Seconds of the week; 1970 began with a Thursday.
+	from := int((wall.Unix()+int64(time.Thursday)*day*minute)%all) + after%week*minute
+	long := (w.Until - w.From + day) % day
+	if long == 0 {
+		long = day
 	}
-	edge, ok := w.next(from)
-	return ok && edge.Before(until)
+	for d, on := range w.Days {
+		open := (d*day + w.From) * minute
+		if on && (modulo(from-open, all) < long*minute || modulo(open-from, all) < length*minute) {
+			return true
+		}
+	}
+	return false
 }
+
+func modulo(a, n int) int { return (a%n + n) % n }
 
 // next is the first moment after wall at which the window opens or closes. False: it never does.
 func (w Window) next(wall time.Time) (time.Time, bool) {
