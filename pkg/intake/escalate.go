@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,6 +84,14 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 	if err := c.link(ctx); err != nil {
 		return false, err
 	}
+	f := c.f
+	if slices.ContainsFunc(s.Page, func(target string) bool { return strings.HasPrefix(target, "schedule:") }) {
+		overrides, err := c.tx.OverridesNow(ctx)
+		if err != nil {
+			return false, err
+		}
+		f = f.WithOverrides(overrides)
+	}
 	var told []string
 	for _, n := range s.Notify {
 		switch {
@@ -97,7 +106,7 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 	if len(told) > 0 {
 		c.note("tocsin", card.EntryNotified, card.NotifiedText(told))
 	}
-	p := plan.Pages(c.f, c.accounts, s.Page, c.inc.Criticality, c.cardWait(), c.tx.Now())
+	p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, c.cardWait(), c.tx.Now())
 	for _, line := range p.Lines {
 		c.note("tocsin", card.EntryPaged, line)
 	}
