@@ -128,6 +128,8 @@ func New(o Options) *Server {
 	s.mux.HandleFunc("POST /telegram/{notifier}", s.telegramUpdate)
 	s.mux.HandleFunc("GET /link/{code}", s.linkPage)
 	s.mux.HandleFunc("GET /incidents/{id}", s.incidentPage)
+	s.mux.HandleFunc("GET /v1/schedules/{file}", s.scheduleCalendar)
+	s.mux.HandleFunc("GET /v1/users/{file}", s.userCalendar)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
 	s.mux.HandleFunc("/", s.elsewhere)
