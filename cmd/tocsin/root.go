@@ -87,7 +87,7 @@ func (p *program) root() *cobra.Command {
 	flags.StringVar(&p.server, "server", "", "address of the server, e.g. https://tocsin.example.com")
 	flags.StringVar(&p.token, "token", "", "API token")
 	root.AddCommand(p.serveCommand(), p.devCommand(), p.migrateCommand(), p.checkCommand(), p.doctorCommand(), p.alertCommand(), p.incidentsCommand(),
-		p.deliveriesCommand(), p.decideCommand(), p.decisionsCommand(), p.eventsCommand(), p.notifiersCommand(), p.heartbeatsCommand(), p.oncallCommand(),
+		p.deliveriesCommand(), p.decideCommand(), p.decisionsCommand(), p.eventsCommand(), p.notifiersCommand(), p.heartbeatsCommand(), p.oncallCommand(), p.schedulesCommand(),
 		p.tokenCommand(), p.usersCommand(), p.silencesCommand(), p.explainCommand(), p.replicasCommand())
 	strictCompletion(root)
 	return root

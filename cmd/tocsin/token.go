@@ -28,7 +28,8 @@ func (p *program) tokenCreateCommand() *cobra.Command {
 		Short: "Make an API token and print it, once",
 		Long: "Makes a token and prints it on the output; only its hash is kept. With --config it writes straight to the\n" +
 			"database, which works before the first serve; otherwise a server is asked, with a token of the scope admin.\n\n" +
-			"Scopes: ingest (send alerts), read, operate (acknowledge, resolve, decide; includes read), admin (everything).",
+			"Scopes: calendar (read calendars; its token may stand in their address), ingest (send alerts), read, operate\n" +
+			"(acknowledge, resolve, decide; includes read), admin (everything).",
 		Example: "  tocsin token create alertmanager --scopes ingest --config tocsin.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: run(func(cmd *cobra.Command, args []string) error {

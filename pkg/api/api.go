@@ -4,21 +4,23 @@
 // Instants are RFC 3339 with offset. A field that has no value yet is left out.
 package api
 
-// Scopes of API tokens. Admin includes all others; operate includes read.
+// Scopes of API tokens. Admin includes all others; operate includes read, and read includes calendar.
 const (
-	ScopeIngest  = "ingest"  // send alerts
-	ScopeRead    = "read"    // see incidents, deliveries and who is on call
-	ScopeOperate = "operate" // acknowledge, resolve, decide, link accounts
-	ScopeAdmin   = "admin"   // make and revoke tokens
+	ScopeCalendar = "calendar" // read calendars of who is on call; with nothing else the token may stand in a calendar's address
+	ScopeIngest   = "ingest"   // send alerts
+	ScopeRead     = "read"     // see incidents, deliveries and who is on call
+	ScopeOperate  = "operate"  // acknowledge, resolve, decide, link accounts
+	ScopeAdmin    = "admin"    // make and revoke tokens
 )
 
 // Scopes lists every scope from the smallest to the largest.
-var Scopes = []string{ScopeIngest, ScopeRead, ScopeOperate, ScopeAdmin}
+var Scopes = []string{ScopeCalendar, ScopeIngest, ScopeRead, ScopeOperate, ScopeAdmin}
 
 // Allows says whether a token with the scopes may do what needs the wanted one.
 func Allows(scopes []string, wanted string) bool {
 	for _, s := range scopes {
-		if s == wanted || s == ScopeAdmin || s == ScopeOperate && wanted == ScopeRead {
+		switch {
+		case s == wanted, s == ScopeAdmin, s == ScopeOperate && (wanted == ScopeRead || wanted == ScopeCalendar), s == ScopeRead && wanted == ScopeCalendar:
 			return true
 		}
 	}

@@ -6,7 +6,7 @@ import "time"
 type OnCall struct {
 	Schedule string     `json:"schedule"`
 	Users    []Person   `json:"users" doc:"Empty where nobody is on call."`
-	Layer    string     `json:"layer,omitempty"`
+	Layer    string     `json:"layer,omitempty" doc:"The layer whose turn it is; override, where an override says so."`
 	Since    *time.Time `json:"since,omitempty"`
 	Until    *time.Time `json:"until,omitempty"`
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/redact"
@@ -49,29 +50,31 @@ type Options struct {
 
 // App is one instance. It is made by [New], lives in [App.Run], and cannot be used again.
 type App struct {
-	id       string
-	path     string
-	env      func(string) (string, bool)
-	insecure bool
-	hangup   <-chan os.Signal
-	force    atomic.Pointer[inForce]
-	reload   reloader
-	log      *zap.Logger
-	version  string
-	store    *store.Store
-	worker   *worker.Worker
-	sched    *scheduler.Scheduler
-	bell     *bell
-	server   *server.Server
-	api      net.Listener
-	metrics  net.Listener
-	registry *prometheus.Registry
-	counters *worker.Metrics
-	seen     *surface
-	intake   *intake.Intake
-	accounts atomic.Pointer[[]plan.Account]
-	dead     chan struct{} // a delivery died
-	stopping atomic.Bool
+	id         string
+	path       string
+	env        func(string) (string, bool)
+	insecure   bool
+	hangup     <-chan os.Signal
+	force      atomic.Pointer[inForce]
+	reload     reloader
+	log        *zap.Logger
+	version    string
+	store      *store.Store
+	worker     *worker.Worker
+	sched      *scheduler.Scheduler
+	bell       *bell
+	server     *server.Server
+	api        net.Listener
+	metrics    net.Listener
+	registry   *prometheus.Registry
+	counters   *worker.Metrics
+	seen       *surface
+	intake     *intake.Intake
+	accounts   atomic.Pointer[[]plan.Account]
+	overrides  atomic.Pointer[map[string][]oncall.Override] // by schedule, as the roster was last written
+	overridden chan struct{}                                // an override was made or ended
+	dead       chan struct{}                                // a delivery died
+	stopping   atomic.Bool
 
 	logSecrets *atomic.Pointer[redact.Set] // of the log; may be nil
 }
@@ -144,18 +147,18 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 	a.store.OnTold(func() { a.server.Rung(); a.bell.tellEvents() })
 	a.intake = intake.New(intake.Options{Store: a.store, File: a.file, Redact: a.redacted, Wake: func(oldest time.Time) { a.bell.ring(oldest) }})
 	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }, Purged: a.purged})
-	a.dead = make(chan struct{}, 1)
+	a.dead, a.overridden = make(chan struct{}, 1), make(chan struct{}, 1)
 	a.worker = worker.New(worker.Options{
 		ID: a.id, Store: a.store, File: a.file, Provider: byName, Accounts: a.accountsNow,
 		Dead: a.died, Redact: a.redacted, Log: a.log, Metrics: a.counters,
 	})
 	a.bell = newBell(a.id, a.store, a.worker.Nudge, func() { a.server.Rung() }, a.log)
 	a.seen = newSurface(a.registry, f)
-	a.reload.info, a.reload.wrong, a.reload.restart = registerProcess(a.registry, a.file)
+	a.reload.info, a.reload.wrong, a.reload.restart = registerProcess(a.registry, a.file, a.gaps)
 	a.registry.MustRegister(&queue{file: a.file, read: a.store.CountWaiting}, &letters{read: a.store.CountDeadLetters})
 	a.server = server.New(server.Options{
 		Store: a.store, Intake: a.intake, File: a.file, Providers: byName, Insecure: o.Insecure,
-		Unready: a.unready, Stopping: a.stopping.Load, Ring: func() { a.bell.ring(time.Time{}) }, Linked: a.linked,
+		Unready: a.unready, Stopping: a.stopping.Load, Ring: func() { a.bell.ring(time.Time{}) }, Linked: a.linked, Overridden: a.rosterChanged,
 		Redact: a.redacted, Metrics: a.seen, Log: a.log.Sugar(), Version: a.version,
 	})
 	var err error

@@ -83,22 +83,14 @@ func (m *surface) Purged(p store.Purged) {
 }
 
 // registerProcess adds what every process has, and what is known of the file.
-func registerProcess(r prometheus.Registerer, file func() *config.File) (info *prometheus.GaugeVec, wrong, restart prometheus.Gauge) {
+func registerProcess(r prometheus.Registerer, file func() *config.File, gaps func() int) (info *prometheus.GaugeVec, wrong, restart prometheus.Gauge) {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p := promauto.With(r)
 	info = p.NewGaugeVec(prometheus.GaugeOpts{Name: "tocsin_file_info", Help: "1, with the checksum of the file in force."}, []string{"checksum"})
 	info.WithLabelValues(file().Checksum).Set(1)
 	wrong = p.NewGauge(prometheus.GaugeOpts{Name: "tocsin_file_error", Help: "1 while the file on disk is wrong and the old one is kept."})
 	restart = p.NewGauge(prometheus.GaugeOpts{Name: "tocsin_file_restart", Help: "1 while the file in force has settings that only a restart takes: addresses to listen on, the database."})
-	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "tocsin_oncall_gaps", Help: "Schedules in which nobody is on call now."}, func() float64 {
-		gaps := 0
-		for _, s := range file().Schedules {
-			if _, ok := s.At(time.Now()); !ok {
-				gaps++
-			}
-		}
-		return float64(gaps)
-	})
+	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "tocsin_oncall_gaps", Help: "Schedules in which nobody is on call now, but for those whose gaps are meant."}, func() float64 { return float64(gaps()) })
 	return info, wrong, restart
 }
 

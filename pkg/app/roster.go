@@ -20,24 +20,54 @@ const (
 	rosterTimeout = 10 * time.Second
 )
 
-// rosterLoop keeps what the view oncall_now shows in step with the file, until ctx ends. The shifts of the coming days
-// are written, and the view picks what covers the database's present, so a hand-off needs no write at its moment.
+// rosterLoop keeps what the view oncall_now shows in step with the file and the overrides, until ctx ends. The shifts of the
+// coming days are written, and the view picks what covers the database's present, so a hand-off needs no write at its moment.
 func (a *App) rosterLoop(ctx context.Context) {
-	const wrong = "the shifts that oncall_now shows were not written"
-	if err := a.writeRoster(ctx); err != nil && ctx.Err() == nil {
-		a.log.Warn(wrong, zap.Error(err))
+	tick := time.NewTicker(rosterEvery)
+	defer tick.Stop()
+	for {
+		if err := a.writeRoster(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("the shifts that oncall_now shows were not written", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.overridden:
+		case <-tick.C:
+		}
 	}
-	a.every(ctx, rosterEvery, wrong, a.writeRoster)
+}
+
+// rosterChanged says that an override was made or ended: the view is to show it at once.
+func (a *App) rosterChanged() {
+	select {
+	case a.overridden <- struct{}{}:
+	default:
+	}
 }
 
 func (a *App) writeRoster(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rosterTimeout)
 	defer cancel()
-	now, err := a.store.Now(ctx)
-	if err != nil {
-		return err
+	return a.store.PutShifts(ctx, func(now time.Time, overrides map[string][]oncall.Override) []store.Shift {
+		a.overrides.Store(&overrides)
+		return roster(a.file().WithOverrides(overrides), now)
+	})
+}
+
+// gaps is in how many schedules nobody is on call now, those left out whose gaps are meant. Overrides are those that the last
+// look at the database found.
+func (a *App) gaps() int {
+	f, n := a.file(), 0
+	if o := a.overrides.Load(); o != nil {
+		f = f.WithOverrides(*o)
 	}
-	return a.store.PutShifts(ctx, roster(a.file(), now))
+	for _, s := range f.Schedules {
+		if _, ok := s.At(time.Now()); !ok && !s.Partial {
+			n++
+		}
+	}
+	return n
 }
 
 // roster lists who is on call from now on for a while, in the order that the store wants. Its rows do not depend on

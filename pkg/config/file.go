@@ -45,7 +45,7 @@ type Server struct {
 type Token struct {
 	Name   string
 	Hash   string
-	Scopes []string // ingest, read, operate, admin
+	Scopes []string // calendar, ingest, read, operate, admin
 }
 
 // Database is where the one Postgres is. TOCSIN_DATABASE_URL overrides URL.

@@ -124,17 +124,22 @@ func (l *loader) schedules(root *object) {
 		}
 		for i, v := range list {
 			if o := v.object(); o != nil {
-				s.Layers = append(s.Layers, layer(o, fmt.Sprintf("layer %d", i+1)))
+				s.Layers = append(s.Layers, layer(o, fmt.Sprintf("layer %d", i+1), s.Zone))
 			}
 		}
+		s.Partial = o.oneOf("coverage", "full", "full", "partial") == "partial"
 		o.unsupported("user_group", "notices", "ical_url")
 		o.done(nil)
 		l.file.Schedules = append(l.file.Schedules, s)
 	}
 }
 
-func layer(o *object, name string) oncall.Layer {
-	l := oncall.Layer{Name: o.str("name", name)}
+// layer reads one rotation of a schedule with the given zone.
+func layer(o *object, name string, zone *time.Location) oncall.Layer {
+	l := oncall.Layer{Name: o.str("name", name), Zone: o.zone("time_zone")}
+	if l.Zone != nil {
+		zone = l.Zone
+	}
 	o.require("users", "list the people in the order of their turns")
 	users := o.get("users")
 	for _, v := range users.list() {
@@ -171,7 +176,14 @@ func layer(o *object, name string) oncall.Layer {
 	if !l.End.IsZero() && !l.Start.Before(l.End) {
 		o.get("end").problem("", "end is not after start")
 	}
-	o.unsupported("active", "skip_inactive")
+	l.Active = active(o, zone)
+	l.SkipInactive = o.boolean("skip_inactive")
+	switch {
+	case l.SkipInactive && !o.has("active"):
+		o.get("skip_inactive").problem("remove it, or say in active when the layer counts", "without active no turn can be skipped")
+	case l.SkipInactive && l.Active != nil && zone != nil && l.Active.Zone.String() != zone.String():
+		o.get("active").problem("give the layer this time_zone instead: then its turns and its hours go by one clock", "with skip_inactive the hours must be those of the layer's own zone, %s", zone)
+	}
 	o.done(nil)
 	return l
 }

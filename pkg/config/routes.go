@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -41,14 +42,15 @@ func (l *loader) routes(root *object) {
 			o.problem("add notify: [NOTIFIER] or escalate: ESCALATION", "the route leads nowhere")
 		}
 		r.GroupBy = o.names("group_by")
-		r.Active = active(o)
+		r.Active = active(o, time.UTC)
 		o.done(nil)
 		l.file.Routes = append(l.file.Routes, r)
 	}
 }
 
-// active reads a part of the week. What it leaves out is unbounded: all days, all hours, UTC.
-func active(o *object) *oncall.Window {
+// active reads a part of the week. What it leaves out is unbounded: all days, all hours; its hours are those of the given
+// zone unless it has one of its own.
+func active(o *object, zone *time.Location) *oncall.Window {
 	v := o.get("active")
 	a := v.object()
 	if a == nil {
@@ -57,7 +59,10 @@ func active(o *object) *oncall.Window {
 		}
 		return nil
 	}
-	w := &oncall.Window{Until: 24 * 60, Zone: a.zone("time_zone")}
+	w := &oncall.Window{Until: 24 * 60, Zone: zone}
+	if own := a.zone("time_zone"); own != nil {
+		w.Zone = own
+	}
 	for _, v := range a.get("days").strings() {
 		s, ok := v.text()
 		if !ok {

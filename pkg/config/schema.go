@@ -44,6 +44,13 @@ func eachOf(doc string) shape {
 }
 func needed(s shape) shape { s.need = true; return s }
 
+// activeShape is a part of the week.
+func activeShape(doc, zone string) shape {
+	return group(doc, map[string]shape{
+		"days": listOf("mon, tue, wed, thu, fri, sat, sun, or several in a row like mon-fri; all, if left out.", text("")), "hours": text("As 09:00-17:30, or 22:00-07:00 over midnight; all, if left out."), "time_zone": text("Of the hours; " + zone + "."),
+	})
+}
+
 // fileShape is the whole file.
 func fileShape() shape {
 	return group("The file of tocsin: who is told of what.", map[string]shape{
@@ -72,9 +79,12 @@ func fileShape() shape {
 		})),
 		"schedules": listOf("Who is on call when.", group("", map[string]shape{
 			"id": needed(text("schedule:ID in escalations.")), "name": text(""), "owner": text(""), "time_zone": needed(text("Of its wall clocks, as Europe/Berlin.")),
+			"coverage": one("partial: gaps are meant, and nobody is told of them.", "full", "partial"),
 			"layers": needed(listOf("Where several cover an instant, the later one counts.", group("", map[string]shape{
 				"name": text(""), "users": needed(listOf("In the order of their turns; an item may be a list of people.", shape{sort: "turn"})),
 				"every": text("Length of a turn: 12 hours, 1 day, 2 weeks, 1 month."), "start": text("When the first turn begins: 2026-01-05 09:00."), "end": text("The layer ends before it."),
+				"time_zone": text("Of its wall clocks and hours; the schedule's, if left out."), "active": activeShape("When it counts; always, if left out.", "the layer's"),
+				"skip_inactive": yes("A turn in which it never counts is nobody's; else it is somebody's who does nothing."),
 			}))),
 		})),
 		"escalations": mapOf("Who is paged when, until someone answers.", group("", map[string]shape{
@@ -88,9 +98,7 @@ func fileShape() shape {
 			"match": needed(text("Topic pattern: * is one word, # any number of words.")), "labels": mapOf("Labels that must be equal.", text("")),
 			"matchers": listOf(`Conditions on labels, as team="db".`, text("")), "notify": listOf("Notifiers with a place of their own.", text("")), "escalate": text("An escalation."),
 			"group_by": listOf("Labels that make the incident's key.", text("")),
-			"active": group("When the route takes alerts; always, if left out.", map[string]shape{
-				"days": listOf("mon, tue, wed, thu, fri, sat, sun, or several in a row like mon-fri; all, if left out.", text("")), "hours": text("As 09:00-17:30, or 22:00-07:00 over midnight; all, if left out."), "time_zone": text("Of the hours; UTC."),
-			}),
+			"active":   activeShape("When the route takes alerts; always, if left out.", "UTC"),
 		})),
 		"sources": mapOf("What sends alerts.", group("", map[string]shape{
 			"type": needed(one("What it speaks.", sourceTypes...)), "token": text("Alerts from it carry this token."), "query_token": yes("The token may come as ?token=; generic only."),

@@ -19,7 +19,7 @@ database: {url: "postgres://tocsin@db/tocsin"}
 worker: {}
 reload: {}
 users: [{id: ana, contacts: [{via: telegram, address: "7"}]}]
-schedules: [{id: primary, time_zone: UTC, layers: [{users: [ana]}]}]
+schedules: [{id: primary, time_zone: UTC, layers: [{users: [ana], active: {days: [mon]}}]}]
 escalations: {default: {steps: [{page: ["user:ana"]}]}}
 notifiers:
   slack: {type: slack, token: t, channel: C1, retries: {count: 1}, pace: {account: 1/s}}

@@ -30,7 +30,7 @@ const (
 )
 
 // scopes are what a token can be allowed.
-var scopes = []string{"ingest", "read", "operate", "admin"}
+var scopes = []string{"calendar", "ingest", "read", "operate", "admin"}
 
 var tokenHash = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 

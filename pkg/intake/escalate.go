@@ -83,6 +83,10 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 	if err := c.link(ctx); err != nil {
 		return false, err
 	}
+	f, err := c.manned(ctx)
+	if err != nil {
+		return false, err
+	}
 	var told []string
 	for _, n := range s.Notify {
 		switch {
@@ -97,7 +101,7 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 	if len(told) > 0 {
 		c.note("tocsin", card.EntryNotified, card.NotifiedText(told))
 	}
-	p := plan.Pages(c.f, c.accounts, s.Page, c.inc.Criticality, c.cardWait(), c.tx.Now())
+	p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, c.cardWait(), c.tx.Now())
 	for _, line := range p.Lines {
 		c.note("tocsin", card.EntryPaged, line)
 	}
@@ -108,6 +112,24 @@ func (c *change) fire(ctx context.Context, s config.Step, id uuid.UUID) (bool, e
 		c.pages = append(c.pages, pagesOf{step: id, pages: p.Pages})
 	}
 	return p.Reached, nil
+}
+
+// roundLasts is how far ahead it is said who will be on call: longer than a round of an escalation usually takes.
+const roundLasts = 24 * time.Hour
+
+// manned is the file with the overrides that hold now or within a round of an escalation: it says who is on call.
+func (c *change) manned(ctx context.Context) (*config.File, error) {
+	if c.onCall == nil && len(c.f.Schedules) > 0 {
+		overrides, err := c.tx.OverridesWithin(ctx, roundLasts)
+		if err != nil {
+			return nil, err
+		}
+		c.onCall = c.f.WithOverrides(overrides)
+	}
+	if c.onCall == nil {
+		return c.f, nil
+	}
+	return c.onCall, nil
 }
 
 // link reads the linked accounts, once.

@@ -23,6 +23,7 @@ const (
 	SelfNotifierBroken = "notifier_broken"
 	SelfReloadFailed   = "reload_failed"
 	SelfHeartbeat      = "heartbeat_missed"
+	SelfCoverageGap    = "coverage_gap"
 )
 
 // Self is an alert of tocsin about itself. What has the same kind and About is one incident.

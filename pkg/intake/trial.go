@@ -62,8 +62,12 @@ func (i *Intake) Trial(ctx context.Context, notifier, to string, by Actor) (uuid
 		for k, a := range stored {
 			accounts[k] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
 		}
+		overrides, err := tx.OverridesWithin(ctx, 0)
+		if err != nil {
+			return err
+		}
 		// The worker asks this again when it calls; asked here it can be said at once, and no dead delivery is made.
-		if _, err := plan.Resolve(f, accounts, notifier, target, due); err != nil {
+		if _, err := plan.Resolve(f.WithOverrides(overrides), accounts, notifier, target, due); err != nil {
 			var u *plan.Unreachable
 			if errors.As(err, &u) {
 				return &ImpossibleError{Reason: u.Reason, Sentence: strings.TrimRight(strings.TrimSuffix(u.Sentence, "then send again."), " ,;") + "."}

@@ -1,24 +1,35 @@
 // Package oncall answers who is on call at an instant. It is pure: the instant is an argument, and hand-offs are
-// computed by the wall clock of the schedule's zone, never by adding durations.
+// computed by the wall clock of a zone, never by adding durations.
+//
+// Everything that a schedule says is said in wall clocks, and one rule turns them into instants: a wall clock means the
+// first instant at which the clock on the wall shows it or more. So what falls into an hour that the zone skips happens
+// at the first instant after the gap, and what falls into an hour that occurs twice happens at its first pass. Seen from
+// the other side: for a schedule the clock on the wall never goes back, but stands still while an hour is repeated.
 package oncall
 
 import "time"
 
-// Schedule says who is on call when. A later layer overrides an earlier one where it covers the instant.
+// Schedule says who is on call when. A later layer overrides an earlier one where it covers the instant, and overrides
+// change what the layers say.
 type Schedule struct {
-	ID, Name string
-	Zone     *time.Location
-	Owner    string
-	Layers   []Layer
+	ID, Name  string
+	Zone      *time.Location
+	Owner     string
+	Partial   bool // gaps are meant: nobody is to be told of them
+	Layers    []Layer
+	Overrides []Override // in the order in which they were made
 }
 
-// Layer is one rotation.
+// Layer is one rotation, perhaps restricted to a part of the week.
 type Layer struct {
-	Name  string
-	Users [][]string // in turn; each turn has one person or more
-	Every Every
-	Start time.Time // wall clock in the schedule's zone: only its date and clock fields count
-	End   time.Time // zero: never ends
+	Name         string
+	Users        [][]string // in turn; each turn has one person or more
+	Every        Every
+	Start        time.Time      // wall clock of the layer's zone: only its date and clock fields count
+	End          time.Time      // the same; zero: never ends
+	Zone         *time.Location // nil: the schedule's
+	Active       *Window        // nil: at all times
+	SkipInactive bool           // a turn in which the window never opens is nobody's: the next person has the next one
 }
 
 // Every is a rotation's length in calendar units.
@@ -27,9 +38,10 @@ type Every struct {
 	Unit string // "hour", "day", "week", "month"
 }
 
-// Shift is a span in which the same people are on call by one layer.
+// Shift is a span in which the same people are on call for the same cause.
 type Shift struct {
 	Users      []string
-	Layer      string
-	Start, End time.Time // End exclusive; zero End: never ends
+	Layer      string    // [ByOverride] where an override says so
+	Override   string    // the ID of the override that put the people there; empty: the layer did
+	Start, End time.Time // End exclusive; a zero Start: since ever, a zero End: never ends
 }

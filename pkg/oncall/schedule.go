@@ -19,32 +19,38 @@ func (s span) cut(o span) span {
 	return s
 }
 
-// At is the shift that covers t: of all layers that do, the later one wins. Its Start and End are where the answer
-// changes, be it by the layer's own hand-off or by another layer that begins or ends to override it; turns of the same
-// people that follow one another are one shift. False means that nobody is on call; then only Start and End are set:
-// the gap.
+// At is the shift that covers t: of all layers that do, the later one wins, and overrides go before layers. Its Start
+// and End are where the answer changes, be it by the layer's own hand-off or window, or by what goes before it; turns of
+// the same people that follow one another are one shift. False means that nobody is on call; then only Start and End are
+// set: the gap.
 //
-// Hand-offs are wall clocks of the schedule's zone. One that falls into an hour that does not exist happens at the
-// first instant after the gap, one in an hour that occurs twice at its first pass; a rotation by months that begins on a
-// day that a month lacks is handed off on that month's last day. Rotations by hours count wall-clock hours too: 12 hours
-// from 09:00 means 09:00 and 21:00 all year, so the turn in which the clocks change is an hour shorter or longer, and a
-// 1-hour turn in the skipped hour does not take place.
+// Hand-offs are wall clocks, see the package's rule; a rotation by months that begins on a day that a month lacks is
+// handed off on that month's last day. Rotations by hours count wall-clock hours too: 12 hours from 09:00 means 09:00 and
+// 21:00 all year, so the turn in which the clocks change is an hour shorter or longer, and a 1-hour turn in the skipped
+// hour does not take place.
 //
 // The cost does not depend on how long ago the rotation began.
 func (s Schedule) At(t time.Time) (Shift, bool) {
-	zone := s.Zone
-	if zone == nil {
-		zone = time.UTC
-	}
-	var in span
-	for _, layer := range slices.Backward(s.Layers) {
-		users, holds := layer.at(t, zone)
-		in = in.cut(holds)
-		if len(users) > 0 {
-			return Shift{Users: slices.Clone(users), Layer: layer.Name, Start: inZone(in.from, zone), End: inZone(in.until, zone)}, true
+	shift := s.answer(t)
+	if len(s.Overrides) > 0 { // their edges may lie where nothing changes
+		for !shift.Start.IsZero() {
+			before := s.answer(shift.Start.Add(-1))
+			if !shift.continues(before) {
+				break
+			}
+			shift.Start = before.Start
+		}
+		for !shift.End.IsZero() {
+			after := s.answer(shift.End)
+			if !shift.continues(after) {
+				break
+			}
+			shift.End = after.End
 		}
 	}
-	return Shift{Start: inZone(in.from, zone), End: inZone(in.until, zone)}, false
+	shift.Users = slices.Clone(shift.Users)
+	shift.Start, shift.End = inZone(shift.Start, s.zone()), inZone(shift.End, s.zone())
+	return shift, len(shift.Users) > 0
 }
 
 // Shifts are the shifts that overlap [from, until), in order, with the bounds that [Schedule.At] gives: the first may
@@ -52,17 +58,77 @@ func (s Schedule) At(t time.Time) (Shift, bool) {
 // the window.
 func (s Schedule) Shifts(from, until time.Time) []Shift {
 	var all []Shift
-	for t := from; t.Before(until); {
-		shift, ok := s.At(t)
-		if ok {
+	s.walk(from, until, func(shift Shift, covered bool) {
+		if covered {
 			all = append(all, shift)
 		}
+	})
+	return all
+}
+
+// Gaps are the spans in [from, until) in which nobody is on call, in order, with the bounds that [Schedule.At] gives.
+func (s Schedule) Gaps(from, until time.Time) []Shift {
+	var all []Shift
+	s.walk(from, until, func(gap Shift, covered bool) {
+		if !covered {
+			all = append(all, gap)
+		}
+	})
+	return all
+}
+
+// walk calls f with each shift and gap that overlaps [from, until), in order.
+func (s Schedule) walk(from, until time.Time, f func(shift Shift, covered bool)) {
+	for t := from; t.Before(until); {
+		shift, covered := s.At(t)
+		f(shift, covered)
 		if shift.End.IsZero() {
-			break
+			return
 		}
 		t = shift.End
 	}
-	return all
+}
+
+func (s Schedule) zone() *time.Location {
+	if s.Zone == nil {
+		return time.UTC
+	}
+	return s.Zone
+}
+
+// answer is who is on call at t, and a span in which that holds, which may end before it must. Nobody: no users.
+func (s Schedule) answer(t time.Time) Shift {
+	var shift Shift
+	var in span
+	for _, layer := range slices.Backward(s.Layers) {
+		users, holds := layer.at(t, s.zone())
+		in = in.cut(holds)
+		if len(users) > 0 {
+			shift.Users, shift.Layer = users, layer.Name
+			break
+		}
+	}
+	for _, o := range s.Overrides {
+		switch {
+		case !o.Start.Before(o.End):
+		case t.Before(o.Start):
+			in = in.cut(span{until: o.Start})
+		case !t.Before(o.End):
+			in = in.cut(span{from: o.End})
+		default:
+			if users, changed := o.apply(shift.Users); changed {
+				shift.Users, shift.Layer, shift.Override = users, ByOverride, o.ID
+			}
+			in = in.cut(span{o.Start, o.End})
+		}
+	}
+	shift.Start, shift.End = in.from, in.until
+	return shift
+}
+
+// continues says that the two spans, which touch, have one answer.
+func (s Shift) continues(o Shift) bool {
+	return s.Override == o.Override && s.Layer == o.Layer && slices.Equal(s.Users, o.Users)
 }
 
 // inZone is t in the zone; a zero t, which means never, stays zero.
@@ -71,80 +137,4 @@ func inZone(t time.Time, zone *time.Location) time.Time {
 		return t
 	}
 	return t.In(zone)
-}
-
-// at says whose turn it is at t by this layer alone, and for how long this answer holds. Nobody's turn: no users.
-func (l Layer) at(t time.Time, zone *time.Location) ([]string, span) {
-	var in span
-	if !l.Start.IsZero() {
-		in.from = instant(fields(l.Start), zone)
-	}
-	if !l.End.IsZero() {
-		in.until = instant(fields(l.End), zone)
-	}
-	switch {
-	case len(l.Users) == 0 || !in.until.IsZero() && !in.from.Before(in.until):
-		return nil, span{} // covers nothing at any time
-	case t.Before(in.from):
-		return nil, span{until: in.from}
-	case !in.until.IsZero() && !t.Before(in.until):
-		return nil, span{from: in.until}
-	}
-	if l.Every.N < 1 || l.Start.IsZero() || alike(l.Users) {
-		return l.Users[0], in
-	}
-	users, turn := l.turnAt(t, zone)
-	return users, in.cut(turn)
-}
-
-// turnAt finds the turn that t falls into, joined with the turns of the same people around it.
-func (l Layer) turnAt(t time.Time, zone *time.Location) ([]string, span) {
-	start := fields(l.Start)
-	begin := func(k int) time.Time { return instant(l.Every.handoff(start, k), zone) }
-	users := func(k int) []string { return l.Users[k%len(l.Users)] }
-
-	// The wall clock names the turn, except that in an hour that occurs twice hand-offs of its first pass are behind us
-	// though the wall shows less: the turns of that hour are tried one by one.
-	k := 0
-	if wall := onWall(t, zone); !wall.Before(start) {
-		k = l.Every.turn(start, wall)
-	}
-	for range 2 * int(farthest/time.Hour) {
-		if begin(k + 1).After(t) {
-			break
-		}
-		k++
-	}
-	who := users(k)
-	// Turns that no time is left for (their whole hour was skipped) stand between no two others.
-	first, from := k, begin(k)
-	for first > 0 {
-		before := begin(first - 1)
-		if before.Before(from) && !slices.Equal(users(first-1), who) {
-			break
-		}
-		first, from = first-1, before
-	}
-	next, until := k+1, begin(k+1)
-	for {
-		after := begin(next + 1)
-		if until.Before(after) && !slices.Equal(users(next), who) {
-			break
-		}
-		next, until = next+1, after
-	}
-	return who, span{from: from, until: until}
-}
-
-// fields is a wall clock given in whatever zone, as a UTC time with the same fields.
-func fields(t time.Time) time.Time { return onWall(t, t.Location()) }
-
-// alike says that every turn has the same people, so that there is nothing to hand off.
-func alike(turns [][]string) bool {
-	for _, users := range turns[1:] {
-		if !slices.Equal(users, turns[0]) {
-			return false
-		}
-	}
-	return true
 }

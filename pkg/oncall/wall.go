@@ -32,3 +32,19 @@ func instant(wall time.Time, zone *time.Location) time.Time {
 		t = end
 	}
 }
+
+// highest is the latest that the clock on the wall has shown up to t: what it shows now, or, while it repeats what it
+// showed before, the last moment of the first pass. A wall clock is behind us at t exactly where it is not after this.
+func highest(t time.Time, zone *time.Location) time.Time {
+	top := onWall(t, zone)
+	for at := t.In(zone); ; {
+		begun, _ := at.ZoneBounds()
+		if begun.IsZero() || t.Sub(begun) > 2*farthest {
+			return top
+		}
+		at = begun.Add(-1)
+		if was := onWall(at, zone); was.After(top) {
+			top = was
+		}
+	}
+}

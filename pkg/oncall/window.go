@@ -10,8 +10,8 @@ import (
 // Window is a part of the week, by the clock on the wall of a zone: on the given days, from one time of day to another.
 // One whose end is not after its start runs over midnight, and belongs to the day on which it starts.
 //
-// What the wall shows decides, nothing else. So an hour that the zone skips is in no window, and one that it repeats is
-// in or out both times.
+// For a route what the wall shows decides, nothing else: an hour that the zone skips is in no window, and one that it
+// repeats is in or out both times. A layer's window opens and closes by the rule for hand-offs, see [Schedule].
 type Window struct {
 	Days        [7]bool // by time.Weekday
 	From, Until int     // minutes since midnight; Until up to 24:00
@@ -22,8 +22,10 @@ type Window struct {
 const day = 24 * 60
 
 // Active says whether t lies in the window.
-func (w Window) Active(t time.Time) bool {
-	wall := w.wall(t)
+func (w Window) Active(t time.Time) bool { return w.on(w.wall(t)) }
+
+// on says whether the window is open when the wall shows wall.
+func (w Window) on(wall time.Time) bool {
 	minute := wall.Hour()*60 + wall.Minute()
 	today := w.Days[wall.Weekday()]
 	if w.From < w.Until {

@@ -220,6 +220,8 @@ func cause(ctx context.Context, kind string, labels map[string]string) (func(*st
 		return func(tx *store.Tx) (bool, error) { return tx.AnyFileError(ctx, Alive) }, "every replica has taken its file"
 	case kind == intake.SelfHeartbeat:
 		return func(tx *store.Tx) (bool, error) { return tx.HeartbeatMissed(ctx, labels["heartbeat"]) }, "it called again, or the file names it no more"
+	case kind == intake.SelfCoverageGap:
+		return func(tx *store.Tx) (bool, error) { return tx.GapTold(ctx, labels[labelSchedule]) }, "the next seven days are covered"
 	case kind == intake.SelfNobodyAnswered:
 		return func(tx *store.Tx) (bool, error) {
 			id, err := uuid.Parse(labels["incident"])

@@ -114,6 +114,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "missed", Every: 2 * time.Second, Step: s.Missed},
 		{Name: "decide", Every: 250 * time.Millisecond, Step: s.Decide},
 		{Name: "on call", Every: 2 * time.Second, Step: s.OnCall},
+		{Name: "coverage", Every: time.Minute, Step: s.Coverage},
 		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
 		{Name: "rested", Every: 10 * time.Second, Step: s.Rested},
 		{Name: "partitions", Every: time.Hour, Step: s.Partitions},

@@ -41,8 +41,12 @@ func (s *Scheduler) OnCall(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	err := s.o.Store.InTx(ctx, func(tx *store.Tx) error {
+		overrides, err := tx.OverridesFrom(ctx, tx.Now())
+		if err != nil {
+			return err
+		}
 		var ids []string
-		for _, sch := range f.Schedules {
+		for _, sch := range f.WithOverrides(overrides).Schedules {
 			ids = append(ids, sch.ID)
 			shift, on := sch.At(tx.Now())
 			now := store.OnCall{Schedule: sch.ID}

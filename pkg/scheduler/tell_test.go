@@ -7,6 +7,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 func hook(events ...string) config.Notifier {
@@ -78,10 +79,27 @@ func TestOnCallIsTold(t *testing.T) {
 	if n := value[int](w, "select count(*) from delivery where notifier = 'hook' and kind = 'event'"); n != 1 {
 		t.Errorf("the webhook gets it %d times", n)
 	}
+	override := store.Override{ID: store.NewID(), Schedule: "primary", User: "ana", Author: "Ana"}
+	w.tx(func(tx *store.Tx) error {
+		override.Start, override.End = tx.Now(), tx.Now().Add(time.Hour)
+		return tx.AddOverride(t.Context(), override)
+	})
+	w.step("on call")
+	if got := value[string](w, "select (body->'oncall'->'users'->0->>'id') || ' ' || (body->'oncall'->>'layer') from event where type = 'oncall.changed' order by id desc limit 1"); told() != 2 || got != "ana override" {
+		t.Errorf("an override is told of as %q, %d changes", got, told())
+	}
+	w.tx(func(tx *store.Tx) error {
+		_, err := tx.EndOverride(t.Context(), "primary", override.ID, "Ana")
+		return err
+	})
+	w.step("on call")
+	if told() != 3 {
+		t.Errorf("its end is told of: %d changes", told())
+	}
 	w.sql(`insert into replica (id, started_at, seen_at, checksum, notifiers, read_at) values ('newer', now(), now(), 'newer file', '{}', now())`)
 	layer.Users = [][]string{{"ana"}}
 	w.step("on call")
-	if told() != 1 {
+	if told() != 3 {
 		t.Error("a replica with an older file spoke")
 	}
 	w.sql(`delete from replica`)

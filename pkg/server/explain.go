@@ -120,6 +120,9 @@ func (s *Server) asked(q api.Explain) ([]plan.Alert, error) {
 	return alerts, err
 }
 
+// explainedFor is how long after an alert an explanation looks at who is on call: longer than a round of an escalation takes.
+const explainedFor = 30 * 24 * time.Hour
+
 func (s *Server) explainAlerts(ctx context.Context, alerts []plan.Alert, at time.Time) (*api.Explanation, error) {
 	rows, err := s.store.SilencesBetween(ctx, at, at)
 	if err != nil {
@@ -137,7 +140,11 @@ func (s *Server) explainAlerts(ctx context.Context, alerts []plan.Alert, at time
 	if err != nil {
 		return nil, err
 	}
-	f := s.file()
+	overrides, err := s.store.OverridesKnown(ctx, at, at.Add(explainedFor))
+	if err != nil {
+		return nil, err
+	}
+	f := s.file().WithOverrides(overrides)
 	return s.explained(f, plan.Explain(f, plan.Question{Alerts: alerts, At: at, Silences: intake.Silences(rows), Accounts: accounts}), at, pauses), nil
 }
 

@@ -20,12 +20,16 @@ type onCallInput struct {
 	At       time.Time `query:"at" doc:"At this instant; now, if not given."`
 }
 
-func (s *Server) onCall(_ context.Context, in *onCallInput) (*body[api.List[api.OnCall]], error) {
+func (s *Server) onCall(ctx context.Context, in *onCallInput) (*body[api.List[api.OnCall]], error) {
 	at := in.At
 	if at.IsZero() {
 		at = time.Now()
 	}
-	f := s.file()
+	overrides, err := s.store.OverridesFrom(ctx, at)
+	if err != nil {
+		return nil, s.fail(ctx, "looking who is on call", err)
+	}
+	f := s.file().WithOverrides(overrides)
 	out := &body[api.List[api.OnCall]]{Body: api.List[api.OnCall]{Items: []api.OnCall{}}}
 	for _, sch := range f.Schedules {
 		if in.Schedule == "" || in.Schedule == sch.ID {

@@ -48,26 +48,29 @@ type Options struct {
 	Stopping  func() bool           // alerts are not running any more
 	Ring      func()                // deliveries became due outside of an alert: wake the workers
 	Linked    func(context.Context) // a chat account was linked
-	Redact    func(string) string
-	Metrics   Metrics
-	Log       *zap.SugaredLogger
-	Version   string
+	// Overridden is told that an override of a schedule was made or ended. May be nil.
+	Overridden func()
+	Redact     func(string) string
+	Metrics    Metrics
+	Log        *zap.SugaredLogger
+	Version    string
 }
 
 // Server answers HTTP requests. It is safe for use by many goroutines.
 type Server struct {
-	store     *store.Store
-	intake    *intake.Intake
-	file      func() *config.File
-	providers func(string) (provider.Provider, bool)
-	insecure  bool
-	unready   func() string
-	stopping  func() bool
-	ring      func()
-	linked    func(context.Context)
-	redact    func(string) string
-	metrics   Metrics
-	log       *zap.SugaredLogger
+	store      *store.Store
+	intake     *intake.Intake
+	file       func() *config.File
+	providers  func(string) (provider.Provider, bool)
+	insecure   bool
+	unready    func() string
+	stopping   func() bool
+	ring       func()
+	linked     func(context.Context)
+	overridden func()
+	redact     func(string) string
+	metrics    Metrics
+	log        *zap.SugaredLogger
 
 	tokens  *tokens
 	api     huma.API
@@ -88,7 +91,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, intake: o.Intake, file: o.File, providers: o.Providers, insecure: o.Insecure,
-		unready: o.Unready, stopping: o.Stopping, ring: o.Ring, linked: o.Linked, redact: o.Redact, metrics: o.Metrics, log: o.Log,
+		unready: o.Unready, stopping: o.Stopping, ring: o.Ring, linked: o.Linked, overridden: o.Overridden, redact: o.Redact, metrics: o.Metrics, log: o.Log,
 		tokens: &tokens{file: o.File, live: o.Store.LiveTokens},
 		mux:    http.NewServeMux(),
 		places: make(chan struct{}, maxWhispers),
@@ -97,6 +100,9 @@ func New(o Options) *Server {
 	s.ear = newEar(s.store, func(err error) {
 		s.log.Warnw("live events were not read, trying again", "error", s.redact(err.Error()))
 	})
+	if s.overridden == nil {
+		s.overridden = func() {}
+	}
 	c := huma.DefaultConfig("tocsin", o.Version)
 	c.Info.Description = "An on-call pager. Errors are RFC 9457 problem documents with stable types; lists have cursors."
 	c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", nil
@@ -113,6 +119,7 @@ func New(o Options) *Server {
 	s.eventRoutes()
 	s.notifierRoutes()
 	s.peopleRoutes()
+	s.scheduleRoutes()
 	s.tokenRoutes()
 	s.silenceRoutes()
 	s.explainRoutes()
@@ -121,6 +128,8 @@ func New(o Options) *Server {
 	s.mux.HandleFunc("POST /telegram/{notifier}", s.telegramUpdate)
 	s.mux.HandleFunc("GET /link/{code}", s.linkPage)
 	s.mux.HandleFunc("GET /incidents/{id}", s.incidentPage)
+	s.mux.HandleFunc("GET /v1/schedules/{file}", s.scheduleCalendar)
+	s.mux.HandleFunc("GET /v1/users/{file}", s.userCalendar)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
 	s.mux.HandleFunc("/", s.elsewhere)

@@ -20,7 +20,7 @@ func (s *Server) createToken(ctx context.Context, in *struct{ Body api.NewToken 
 	for _, scope := range in.Body.Scopes {
 		if !slices.Contains(api.Scopes, scope) {
 			return nil, &api.Problem{Type: api.ProblemInvalid, Title: "The request is wrong", Status: http.StatusUnprocessableEntity,
-				Errors: []api.ProblemItem{{Location: "body.scopes", Message: scope + " is no scope: use ingest, read, operate or admin"}}}
+				Errors: []api.ProblemItem{{Location: "body.scopes", Message: scope + " is no scope: use calendar, ingest, read, operate or admin"}}}
 		}
 	}
 	for _, t := range s.file().Server.Tokens {

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
 )
 
@@ -21,6 +24,7 @@ type Around struct {
 	Incidents map[uuid.UUID]message.State
 	Cards     map[uuid.UUID][]Card // by incident
 	Lates     map[uuid.UUID][]LateSent
+	Overrides map[string][]oncall.Override // by schedule: those that hold now; read where a delivery is for a schedule
 }
 
 // Card is what pages and threads need to know of a card.
@@ -32,11 +36,20 @@ type Card struct {
 	Over      bool // its first attempt is over, by outcome, takeover, death, pause or breaker
 }
 
-// Around reads in at most four statements, each only when the batch needs it.
+// Around reads in at most five statements, each only when the batch needs it.
 func (s *Store) Around(ctx context.Context, batch []Claimed) (Around, error) {
 	a := Around{Contents: map[uuid.UUID]Content{}, Incidents: map[uuid.UUID]message.State{}, Cards: map[uuid.UUID][]Card{}, Lates: map[uuid.UUID][]LateSent{}}
+	var first, last time.Time // moments at which it matters who is on call
 	contents, incidents, cards, doubts := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
 	for _, d := range batch {
+		if strings.HasPrefix(d.Target, "schedule:") {
+			if first.IsZero() || d.Now.Before(first) {
+				first = d.Now
+			}
+			if d.Now.After(last) {
+				last = d.Now
+			}
+		}
 		if d.ContentID != uuid.Nil {
 			contents[d.ContentID] = true
 		}
@@ -48,6 +61,12 @@ func (s *Store) Around(ctx context.Context, batch []Claimed) (Around, error) {
 		}
 		if d.Doubt != nil {
 			doubts[d.ID] = true
+		}
+	}
+	if !first.IsZero() {
+		var err error
+		if a.Overrides, err = overrides(ctx, s.w, first, last); err != nil {
+			return a, err
 		}
 	}
 	if len(contents) > 0 {

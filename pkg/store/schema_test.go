@@ -195,7 +195,7 @@ func TestMigrateTwiceAndAtOnce(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	for i, m := range all {
-		if !m.Applied || m.Version != int64(i+1) {
+		if !m.Applied || i > 0 && m.Version <= all[i-1].Version {
 			t.Errorf("migration %d: %s", i, pretty(m))
 		}
 	}
@@ -223,7 +223,7 @@ func TestCheckSchemaNamesOlderAndNewer(t *testing.T) {
 	s.exec("insert into goose_db_version (version_id, is_applied) values ($1, true)", want+1)
 	check(want+1, "start the newer binary")
 	s.exec("delete from goose_db_version where version_id >= $1", want)
-	check(want-1, "run `tocsin migrate --config FILE` first, or start with `serve --migrate`")
+	check(all[len(all)-2].Version, "run `tocsin migrate --config FILE` first, or start with `serve --migrate`")
 	s.exec("drop table goose_db_version")
 	check(0, "tocsin migrate")
 }

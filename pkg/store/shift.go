@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
 )
 
@@ -26,13 +27,18 @@ func (a Shift) same(r query.OncallShift) bool {
 	return a.Until.Truncate(time.Microsecond).Equal(*r.Until)
 }
 
-// PutShifts makes oncall_now show the given shifts and no others, which must be sorted by schedule, layer, user and
-// start. Nothing is written when they stand there already.
-func (s *Store) PutShifts(ctx context.Context, shifts []Shift) error {
+// PutShifts makes oncall_now show the shifts that list gives and no others, which must be sorted by schedule, layer, user and
+// start. It is told the database's clock and the overrides from then on. Nothing is written when the shifts stand there already.
+func (s *Store) PutShifts(ctx context.Context, list func(now time.Time, overrides map[string][]oncall.Override) []Shift) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.q.LockShifts(ctx); err != nil {
 			return fmt.Errorf("lock shifts: %w", err)
 		}
+		overrides, err := tx.OverridesFrom(ctx, tx.Now()) // after the lock: what was written before is known
+		if err != nil {
+			return err
+		}
+		shifts := list(tx.Now(), overrides)
 		rows, err := tx.q.ReadShifts(ctx)
 		if err != nil {
 			return fmt.Errorf("read shifts: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 	"github.com/tocsin-oncall/tocsin/pkg/store/storetest"
 )
@@ -117,18 +118,19 @@ func TestOnCallNowFollowsTheClock(t *testing.T) {
 		{Schedule: "primary", Layer: "weekly", UserID: "ana", UserName: "Ana Torres", Since: now.Add(-time.Hour), Until: &handOff},
 		{Schedule: "primary", Layer: "weekly", UserID: "bo", UserName: "Bo Lind", Since: handOff},
 	}
+	list := func(time.Time, map[string][]oncall.Override) []store.Shift { return shifts }
 	written := func() []string { return lines(t, conn, "select xmin::text from oncall_shift order by user_id") }
 	onCall := func() []string {
 		return lines(t, conn, "select concat_ws('|', schedule, user_id, user_name, layer) from oncall_now")
 	}
-	if err := s.PutShifts(t.Context(), shifts); err != nil {
+	if err := s.PutShifts(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	first := written()
 	if got := onCall(); !slices.Equal(got, []string{"primary|ana|Ana Torres|weekly"}) {
 		t.Errorf("now: %q", got)
 	}
-	if err := s.PutShifts(t.Context(), shifts); err != nil {
+	if err := s.PutShifts(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	if again := written(); !slices.Equal(first, again) {
@@ -138,7 +140,8 @@ func TestOnCallNowFollowsTheClock(t *testing.T) {
 	if got := onCall(); !slices.Equal(got, []string{"primary|bo|Bo Lind|weekly"}) {
 		t.Errorf("after the hand-off: %q", got)
 	}
-	if err := s.PutShifts(t.Context(), nil); err != nil {
+	shifts = nil
+	if err := s.PutShifts(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	if got := onCall(); len(got) != 0 {

@@ -52,6 +52,7 @@ func (w *Worker) prepare(f *config.File, batch []*job) {
 		}
 	}
 	accounts := w.o.Accounts()
+	f = f.WithOverrides(around.Overrides)
 	var steps []delivery.Step
 	settled := map[uuid.UUID]*job{}
 	ready := make([]*job, 0, len(batch))

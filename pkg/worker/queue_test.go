@@ -286,6 +286,48 @@ func TestPersonIsResolvedAtTheCall(t *testing.T) {
 	}
 }
 
+// Rule 16: an override that is made after the alert came in counts, and once it has ended the layer does.
+func TestPersonOfAnOverrideIsResolvedAtTheCall(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, direct("dm"))
+	s.change(func(f *config.File) {
+		f.Notifiers["dm"] = retries(f.Notifiers["dm"], slow)
+		f.Users = []config.User{
+			{ID: "ana", Name: "Ana", Contacts: []config.Contact{{Via: "dm", Address: "U0ANA"}}}, {ID: "bo", Name: "Bo", Contacts: []config.Contact{{Via: "dm", Address: "U0BO"}}},
+		}
+		f.Schedules = []oncall.Schedule{{ID: "primary", Zone: time.UTC, Layers: []oncall.Layer{{Users: [][]string{{"ana"}}}}}}
+	})
+	d := s.desk("dm").says(func(_ context.Context, n int, c provider.Call) delivery.Result {
+		if n < 3 {
+			return refused
+		}
+		return took(n, c)
+	})
+	page := aPage("dm", "", 0)
+	page.Target = "schedule:primary"
+	id := s.add(s.incident("a"), page)[0]
+	s.start("first")
+	s.until("the first wait", func() bool { return s.row(id).Tries == 1 })
+	override := store.Override{ID: store.NewID(), Schedule: "primary", User: "bo", Author: "Bo"}
+	s.tx(func(tx *store.Tx) error {
+		override.Start, override.End = tx.Now(), tx.Now().Add(24*time.Hour)
+		return tx.AddOverride(t.Context(), override)
+	})
+	s.move(2 * time.Hour)
+	s.until("the second wait", func() bool { return s.row(id).Tries == 2 })
+	s.tx(func(tx *store.Tx) error {
+		_, err := tx.EndOverride(t.Context(), "primary", override.ID, "Bo")
+		return err
+	})
+	s.move(2 * time.Hour)
+	s.waitFor(id, delivery.Sent)
+	for n, want := range []string{"U0ANA", "U0BO", "U0ANA"} {
+		if got := d.called(n + 1).Address; got != want {
+			t.Errorf("call %d goes to %s, want %s", n+1, got, want)
+		}
+	}
+}
+
 // Rule 9: the hand-off comes while a page's attempt is in doubt: the repeat goes to the first one and speaks to them, also
 // where the file takes the address from a secret and the row has none of it.
 func TestDoubtBindsThePersonAcrossAHandOff(t *testing.T) {

@@ -1,4 +1,4 @@
--- Who is on call around now, as the file says; the view oncall_now reads it.
+-- Who is on call around now, as the file and the overrides say; the view oncall_now reads it.
 
 -- name: LockShifts :exec
 -- One replica at a time: two that write the same rows in different orders would wait for each other.

@@ -242,6 +242,21 @@ type Routing struct {
 	Body       json.RawMessage
 }
 
+type ScheduleOverride struct {
+	ID        uuid.UUID
+	CreatedAt time.Time
+	Schedule  string
+	UserID    string
+	InsteadOf string
+	Gaps      bool
+	StartsAt  time.Time
+	EndsAt    time.Time
+	Reason    string
+	Author    string
+	SwapID    *uuid.UUID
+	EndedBy   *string
+}
+
 type Silence struct {
 	ID        uuid.UUID
 	CreatedAt time.Time

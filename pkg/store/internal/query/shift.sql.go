@@ -50,7 +50,7 @@ const lockShifts = `-- name: LockShifts :exec
 select pg_advisory_xact_lock(hashtext('tocsin.oncall_shift'))
 `
 
-// Who is on call around now, as the file says; the view oncall_now reads it.
+// Who is on call around now, as the file and the overrides say; the view oncall_now reads it.
 // One replica at a time: two that write the same rows in different orders would wait for each other.
 func (q *Queries) LockShifts(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockShifts)

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	ics "github.com/arran4/golang-ical"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+)
+
+const (
+	calendarBehind = 31 * 24 * time.Hour
+	calendarAhead  = 92 * 24 * time.Hour
+	calendarMost   = 5000 // events: hourly turns of 123 days are fewer
+)
+
+// scheduleCalendar is GET /v1/schedules/{id}.ics: the shifts of one schedule.
+func (s *Server) scheduleCalendar(w http.ResponseWriter, r *http.Request) {
+	s.calendar(w, r, func(f *config.File, id string) (*calendar, error) {
+		sch, ok := f.Schedule(id)
+		if !ok {
+			return nil, noSchedule(id)
+		}
+		return &calendar{name: "On call: " + sch.Name, zone: sch.Zone, schedules: []oncall.Schedule{sch}}, nil
+	})
+}
+
+// userCalendar is GET /v1/users/{id}.ics: the shifts of one person, of all schedules.
+func (s *Server) userCalendar(w http.ResponseWriter, r *http.Request) {
+	s.calendar(w, r, func(f *config.File, id string) (*calendar, error) {
+		u, ok := f.User(id)
+		if !ok {
+			return nil, problem(http.StatusNotFound, "", "the file has no user "+id)
+		}
+		c := &calendar{name: "On call: " + userName(f, id), user: id, schedules: f.Schedules}
+		if u.TimeZone != "" {
+			if zone, err := time.LoadLocation(u.TimeZone); err == nil { // the file's check has loaded it
+				c.zone = zone
+			}
+		}
+		return c, nil
+	})
+}
+
+// calendar is what a feed shows.
+type calendar struct {
+	name      string
+	zone      *time.Location // in which a program may show it; the events are in UTC
+	schedules []oncall.Schedule
+	user      string // only the shifts of this person; empty: everybody's
+}
+
+// calendar answers with a feed.
+func (s *Server) calendar(w http.ResponseWriter, r *http.Request, find func(f *config.File, id string) (*calendar, error)) {
+	refuse := func(err error) {
+		var p *api.Problem
+		if !errors.As(err, &p) {
+			p = problem(http.StatusInternalServerError, "", "this is a mistake of tocsin's; its log says more")
+		}
+		writeProblem(w, p)
+	}
+	id, ok := strings.CutSuffix(r.PathValue("file"), ".ics")
+	if !ok || id == "" {
+		refuse(problem(http.StatusNotFound, "", "there is nothing here: a calendar's address ends with .ics"))
+		return
+	}
+	if p := s.admitCalendar(r); p != nil {
+		refuse(p)
+		return
+	}
+	now := time.Now()
+	overrides, err := s.store.OverridesFrom(r.Context(), now.Add(-calendarBehind))
+	if err != nil {
+		refuse(s.fail(r.Context(), "reading the calendar", err))
+		return
+	}
+	f := s.file().WithOverrides(overrides)
+	c, err := find(f, id)
+	if err != nil {
+		refuse(err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/calendar; charset=utf-8")
+	_, _ = w.Write([]byte(c.text(r.Context(), f, now)))
+}
+
+// admitCalendar lets in who may read calendars. A token may stand in the address if it can do nothing else: addresses end up in
+// logs and histories.
+func (s *Server) admitCalendar(r *http.Request) *api.Problem {
+	header, token := r.Header.Get("Authorization"), r.URL.Query().Get("token")
+	inAddress := header == "" && token != ""
+	if inAddress {
+		header = "Bearer " + token
+	}
+	c, p := s.admit(r.Context(), header, api.ScopeCalendar)
+	if p == nil && inAddress && !s.insecure && !slices.Equal(c.Scopes, []string{api.ScopeCalendar}) {
+		p = problem(http.StatusForbidden, "", "the token "+c.Name+" may do more than read calendars, so it does not belong into an address: make one with `tocsin token create NAME --scopes calendar`")
+	}
+	return p
+}
+
+// text is the feed as RFC 5545 writes it.
+func (c *calendar) text(ctx context.Context, f *config.File, now time.Time) string {
+	cal := ics.NewCalendarFor("tocsin")
+	cal.SetMethod(ics.MethodPublish)
+	cal.SetXWRCalName(c.name)
+	if c.zone != nil {
+		cal.SetXWRTimezone(c.zone.String())
+	}
+	cal.SetRefreshInterval("PT1H", ics.WithValue(string(ics.ValueDataTypeDuration)))
+	cal.SetXPublishedTTL("PT1H")
+	from, until := now.Add(-calendarBehind), now.Add(calendarAhead)
+	events := 0
+	for _, sch := range c.schedules {
+		for _, shift := range sch.Shifts(from, until) {
+			for _, user := range shift.Users {
+				if c.user != "" && user != c.user {
+					continue
+				}
+				if events++; events > calendarMost || ctx.Err() != nil {
+					return cal.Serialize()
+				}
+				c.add(cal, f, sch, shift, user, from, until, now)
+			}
+		}
+	}
+	return cal.Serialize()
+}
+
+// add puts one person's shift into the feed. Its UID says whose and which shift it is, and not how long it lasts.
+func (c *calendar) add(cal *ics.Calendar, f *config.File, sch oncall.Schedule, shift oncall.Shift, user string, from, until, now time.Time) {
+	begins := "always"
+	if !shift.Start.IsZero() {
+		begins = shift.Start.UTC().Format("20060102T150405Z")
+	}
+	e := cal.AddEvent(fmt.Sprintf("%s-%s-%s@tocsin", sch.ID, user, begins))
+	e.SetDtStampTime(now)
+	start, end := shift.Start, shift.End
+	if start.IsZero() {
+		start = from
+	}
+	if end.IsZero() {
+		end = until
+	}
+	e.SetStartAt(start)
+	e.SetEndAt(end)
+	title := "On call: " + sch.Name
+	if c.user == "" {
+		title = userName(f, user) + " is on call: " + sch.Name
+	}
+	e.SetSummary(title)
+	e.SetDescription("Layer: " + shift.Layer)
+	e.SetTimeTransparency(ics.TransparencyTransparent)
+}

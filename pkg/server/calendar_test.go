@@ -1,0 +1,123 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ics "github.com/arran4/golang-ical"
+
+	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+)
+
+// events are the events of a calendar, a line each, by UID.
+func (w *world) events(path string) map[string]string {
+	w.t.Helper()
+	code, h, b := w.call("eye", http.MethodGet, path, "")
+	if code != http.StatusOK || !strings.HasPrefix(h.Get("Content-Type"), "text/calendar") {
+		w.t.Fatalf("%s: %d %s %s", path, code, h.Get("Content-Type"), b)
+	}
+	cal, err := ics.ParseCalendar(strings.NewReader(string(b)))
+	if err != nil {
+		w.t.Fatalf("%v in\n%s", err, b)
+	}
+	out := map[string]string{}
+	for _, e := range cal.Events() {
+		start, err := e.GetStartAt()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		end, err := e.GetEndAt()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if _, double := out[e.Id()]; double {
+			w.t.Errorf("the UID %s is there twice", e.Id())
+		}
+		out[e.Id()] = fmt.Sprint(start.UTC().Format("01-02 15:04"), " ", end.Sub(start).Hours(), " ", e.GetProperty(ics.ComponentPropertySummary).Value)
+	}
+	return out
+}
+
+func TestCalendars(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	today := time.Now().In(berlin)
+	start := time.Date(today.Year(), today.Month(), today.Day()-10, 9, 0, 0, 0, time.UTC) // a wall clock
+	w.file.Schedules = []oncall.Schedule{
+		{ID: "first", Name: "First, line", Zone: berlin, Layers: []oncall.Layer{{Name: "days", Users: [][]string{{"ana"}, {"bo"}}, Every: oncall.Every{N: 1, Unit: "day"}, Start: start}}},
+		{ID: "always", Name: "Always", Zone: time.UTC, Layers: []oncall.Layer{{Name: "all", Users: [][]string{{"ana"}}}}},
+	}
+	first := w.events("/v1/schedules/first.ics")
+	next := time.Date(today.Year(), today.Month(), today.Day()+2, 9, 0, 0, 0, berlin) // an even number of days later: ana's
+	uid := "first-ana-" + next.UTC().Format("20060102T150405Z") + "@tocsin"
+	until := time.Date(today.Year(), today.Month(), today.Day()+3, 9, 0, 0, 0, berlin)
+	if want := fmt.Sprint(next.UTC().Format("01-02 15:04"), " ", until.Sub(next).Hours(), " Ana Torres is on call: First, line"); first[uid] != want {
+		t.Errorf("%s is %q, want %q", uid, first[uid], want)
+	}
+	if len(first) < 100 || len(first) > 104 {
+		t.Errorf("%d events in 10 days behind and 92 ahead", len(first))
+	}
+
+	// An override that shortens the shift changes the event and not its UID.
+	want[api.Override](w, http.StatusCreated, "hand", http.MethodPost, "/v1/schedules/first/overrides", fmt.Sprintf(`{"user": "bo", "start": %q, "for": "3h"}`, next.Add(5*time.Hour).UTC().Format(time.RFC3339)))
+	ana := w.events("/v1/users/ana.ics")
+	if got := ana[uid]; !strings.Contains(got, " 5 On call: First, line") {
+		t.Errorf("with an override it is %q", got)
+	}
+	if got := ana["always-ana-always@tocsin"]; !strings.HasSuffix(got, fmt.Sprint((31+92)*24)+" On call: Always") {
+		t.Errorf("a shift without beginning and end is %q", got)
+	}
+	for uid := range ana {
+		if strings.Contains(uid, "-bo-") {
+			t.Errorf("ana's calendar has %s", uid)
+		}
+	}
+	// The same calendar has the same UIDs.
+	if a, b := w.events("/v1/users/ana.ics"), ana; len(a) != len(b) || slices.ContainsFunc(keys(a), func(k string) bool { return b[k] == "" }) {
+		t.Errorf("asked again it is another: %d, %d", len(a), len(b))
+	}
+
+	made := want[api.MadeToken](w, http.StatusCreated, "root", http.MethodPost, "/v1/tokens", `{"name": "ana-calendar", "scopes": ["calendar"]}`)
+	more := want[api.MadeToken](w, http.StatusCreated, "root", http.MethodPost, "/v1/tokens", `{"name": "more", "scopes": ["calendar", "read"]}`)
+	for _, c := range []struct {
+		token, path string
+		code        int
+	}{
+		{"", "/v1/users/ana.ics?token=" + made.Token, http.StatusOK},
+		{"", "/v1/schedules/first.ics?token=" + made.Token, http.StatusOK},
+		{made.Token, "/v1/schedules/first.ics", http.StatusOK},
+		{made.Token, "/v1/incidents", http.StatusForbidden},
+		{made.Token, "/v1/oncall", http.StatusForbidden},
+		{"", "/v1/incidents?token=" + made.Token, http.StatusUnauthorized},
+		{"", "/v1/users/ana.ics?token=" + more.Token, http.StatusForbidden},
+		{"", "/v1/users/ana.ics?token=" + fileTokens["root"], http.StatusForbidden},
+		{more.Token, "/v1/users/ana.ics", http.StatusOK},
+		{"in", "/v1/users/ana.ics", http.StatusForbidden},
+		{"", "/v1/users/ana.ics", http.StatusUnauthorized},
+		{"", "/v1/users/ana.ics?token=wrong", http.StatusUnauthorized},
+		{"eye", "/v1/users/zoe.ics", http.StatusNotFound},
+		{"eye", "/v1/schedules/none.ics", http.StatusNotFound},
+		{"eye", "/v1/schedules/first", http.StatusNotFound},
+	} {
+		if code, _, b := w.call(c.token, http.MethodGet, c.path, ""); code != c.code {
+			t.Errorf("%s with the token %q: %d, want %d: %s", c.path, c.token, code, c.code, b)
+		}
+	}
+}
+
+func keys(m map[string]string) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
