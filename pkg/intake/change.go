@@ -37,6 +37,7 @@ type change struct {
 	steps    []store.EscalationStep
 	rows     []store.Alert // of an incident that this change has opened: all there are
 	accounts []plan.Account
+	onCall   *config.File // the file with the overrides; nil: not read yet
 
 	joined   []string // notifiers that join the incident with this change
 	again    []string // notifiers without a card that an escalation tells once more

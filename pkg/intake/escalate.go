@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -135,16 +134,12 @@ func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.U
 	if err := c.link(ctx); err != nil {
 		return did{}, err
 	}
-	f := c.f
+	f, err := c.manned(ctx)
+	if err != nil {
+		return did{}, err
+	}
 	if c.asked {
 		f = plan.Awake(f)
-	}
-	if slices.ContainsFunc(s.Page, func(target string) bool { return strings.HasPrefix(target, "schedule:") }) {
-		overrides, err := c.tx.OverridesNow(ctx)
-		if err != nil {
-			return did{}, err
-		}
-		f = f.WithOverrides(overrides)
 	}
 	if p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
 		c.note("tocsin", card.EntryQuietHours, card.RestText(name, p.Asleep))
@@ -178,6 +173,24 @@ func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.U
 		c.pages = append(c.pages, pagesOf{step: id, pages: p.Pages})
 	}
 	return did{reached: p.Reached}, nil
+}
+
+// roundLasts is how far ahead it is said who will be on call: longer than a round of an escalation usually takes.
+const roundLasts = 24 * time.Hour
+
+// manned is the file with the overrides that hold now or within a round of an escalation: it says who is on call.
+func (c *change) manned(ctx context.Context) (*config.File, error) {
+	if c.onCall == nil && len(c.f.Schedules) > 0 {
+		overrides, err := c.tx.OverridesWithin(ctx, roundLasts)
+		if err != nil {
+			return nil, err
+		}
+		c.onCall = c.f.WithOverrides(overrides)
+	}
+	if c.onCall == nil {
+		return c.f, nil
+	}
+	return c.onCall, nil
 }
 
 // link reads the linked accounts, once.

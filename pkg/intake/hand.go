@@ -61,11 +61,11 @@ func (c *change) handOver(ctx context.Context, pageID uuid.UUID) (bool, error) {
 	if err := c.link(ctx); err != nil {
 		return false, err
 	}
-	overrides, err := c.tx.OverridesNow(ctx)
+	f, err := c.manned(ctx)
 	if err != nil {
 		return false, err
 	}
-	person, err := plan.Resolve(c.f.WithOverrides(overrides), c.accounts, bound.Notifier, bound.Target, c.tx.Now())
+	person, err := plan.Resolve(f, c.accounts, bound.Notifier, bound.Target, c.tx.Now())
 	if err != nil && !plan.LookedUp(err) {
 		return false, nil // nobody else is meant: the bound page is all there is
 	}

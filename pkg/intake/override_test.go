@@ -45,6 +45,9 @@ func TestStepsPageWhoIsOnCallByAnOverride(t *testing.T) {
 	if !strings.Contains(text, "Cho") || strings.Contains(text, "Ana Torres") {
 		t.Errorf("the timeline says\n%s", text)
 	}
+	if got := one[string](w, "select string_agg(p->>'id', ' ') from routing, jsonb_array_elements(body->'people') p"); got != "cho cho" {
+		t.Errorf("what was decided names %s", got)
+	}
 	if n := len(w.deliveries(r.IncidentID, delivery.Page)); n != 1 {
 		t.Errorf("%d pages: Cho has one way, and Ana two", n)
 	}

@@ -68,8 +68,12 @@ func (c *change) keepRouting(ctx context.Context, a plan.Alert, m plan.Match, hi
 		if err := c.link(ctx); err != nil {
 			return err
 		}
+		f, err := c.manned(ctx)
+		if err != nil {
+			return err
+		}
 		a.Firing = true
-		d.People = ExplainedPeople(plan.Explain(c.f, plan.Question{Alerts: []plan.Alert{a}, At: c.tx.Now(), Accounts: c.accounts}).People)
+		d.People = ExplainedPeople(plan.Explain(f, plan.Question{Alerts: []plan.Alert{a}, At: c.tx.Now(), Accounts: c.accounts}).People)
 	}
 	body, err := json.Marshal(d)
 	if err != nil {

@@ -42,7 +42,7 @@ func (i *Intake) TakeUp(ctx context.Context, incidentID, id uuid.UUID) (bool, er
 		for k, a := range linked {
 			accounts[k] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
 		}
-		overrides, err := tx.OverridesNow(ctx)
+		overrides, err := tx.OverridesWithin(ctx, 0)
 		if err != nil {
 			return err
 		}

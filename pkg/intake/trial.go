@@ -62,7 +62,7 @@ func (i *Intake) Trial(ctx context.Context, notifier, to string, by Actor) (uuid
 		for k, a := range stored {
 			accounts[k] = plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID}
 		}
-		overrides, err := tx.OverridesNow(ctx)
+		overrides, err := tx.OverridesWithin(ctx, 0)
 		if err != nil {
 			return err
 		}

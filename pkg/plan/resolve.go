@@ -135,7 +135,7 @@ func people(f *config.File, kind, id string, now time.Time) ([]config.User, erro
 			}
 		}
 		if len(out) == 0 {
-			return nil, &Unreachable{Reason: NobodyOnCall, Sentence: fmt.Sprintf("Nobody is on call for %s now: add a layer that covers this time, then send again.", name)}
+			return nil, &Unreachable{Reason: NobodyOnCall, Sentence: fmt.Sprintf("Nobody is on call for %s now: put somebody on call with `tocsin schedules override %s USER --for 2h --add`, or add a layer that covers this time; then send again.", name, name)}
 		}
 		if several {
 			// The shift may have become smaller since: a second message to someone is better than one to nobody.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -328,7 +329,11 @@ func (w *world) lateOne() {
 		mine.late = r.Outcome
 	}
 	if settled {
-		w.must(mine == m.attempts[len(m.attempts)-1] && m.open == uuid.Nil, "a late answer settled a delivery with a newer attempt")
+		newer := m.attempts[slices.Index(m.attempts, mine)+1:]
+		w.must(m.open == uuid.Nil, "a late answer settled a delivery whose call is in flight")
+		// What a newer attempt made, or says it did not, counts; only a late success counts beside it.
+		made := slices.ContainsFunc(newer, func(a *modelAttempt) bool { return a.outcome == delivery.OutcomeSent })
+		w.must(len(newer) == 0 || r.Outcome == delivery.OutcomeSent && !made, "a late %s settled a delivery with a newer attempt", r.Outcome)
 		w.wrote(m, step.Change())
 	} else {
 		after := w.whole(m.id)

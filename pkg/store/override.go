@@ -44,9 +44,10 @@ func (tx *Tx) OverridesFrom(ctx context.Context, since time.Time) (map[string][]
 	return overrides(ctx, tx.q, since.Add(-aroundShift), since.Add(ever))
 }
 
-// OverridesNow are the overrides, by schedule, that hold as the transaction begins: enough to say who is on call now.
-func (tx *Tx) OverridesNow(ctx context.Context) (map[string][]oncall.Override, error) {
-	return overrides(ctx, tx.q, tx.Now(), tx.Now())
+// OverridesWithin are the overrides, by schedule, that hold at some instant from the transaction's beginning until so much later: enough
+// to say who is on call at each of them.
+func (tx *Tx) OverridesWithin(ctx context.Context, ahead time.Duration) (map[string][]oncall.Override, error) {
+	return overrides(ctx, tx.q, tx.Now(), tx.Now().Add(ahead))
 }
 
 // OverridesKnown are the overrides, by schedule, that hold in a span and had been made by its beginning, where that is past: what
