@@ -56,6 +56,7 @@ type change struct {
 	opened  []string             // fingerprints that waited until now
 	routing []store.Routing      // what the file says of the alerts
 	release bool                 // an escalation that a silence holds goes on
+	silent  bool                 // silences hide all that fires: no step fires with this change, and what is due will stand still
 }
 
 type pagesOf struct {

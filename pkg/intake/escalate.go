@@ -67,7 +67,7 @@ func (c *change) begin(ctx context.Context, name string, from int, atOnce bool) 
 			row := store.EscalationStep{
 				ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Round: before + round + 1, Step: n, State: "due", Due: time.Duration(round)*every + s.After - skipped,
 			}
-			if round == 0 && !rested && (row.Due <= 0 || missed) {
+			if round == 0 && !rested && !c.silent && (row.Due <= 0 || missed) {
 				planned := row.Due
 				did, err := c.fire(ctx, name, s, row.ID)
 				if err != nil {

@@ -159,6 +159,34 @@ func TestAnAnswerEndsAnEscalationThatStandsStill(t *testing.T) {
 	}
 }
 
+// What a silence hides pages nobody when a snooze is over either: it is open again, and its escalation stands still.
+func TestASilencedIncidentDoesNotRing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	r := w.accept(disk("critical"))
+	if _, err := w.in.Snooze(t.Context(), r.IncidentID, ana, time.Hour, ""); err != nil {
+		t.Fatal(err)
+	}
+	s := w.silence("#")
+	pages := len(w.deliveries(r.IncidentID, delivery.Page))
+	w.exec("update incident set snoozed_until = clock_timestamp() where id = $1", r.IncidentID)
+	if rang, err := w.in.Ring(t.Context(), r.IncidentID); err != nil || !rang {
+		t.Fatalf("rang %v (%v)", rang, err)
+	}
+	w.stepOn(r.IncidentID)
+	if n := len(w.deliveries(r.IncidentID, delivery.Page)); n != pages {
+		t.Errorf("%d pages for what is silenced", n-pages)
+	}
+	if n := one[int](w, "select count(*) from escalation where held_at is not null"); n == 0 || n != w.due(r.IncidentID) {
+		t.Errorf("%d of %d steps stand still", n, w.due(r.IncidentID))
+	}
+	w.over(s, "1 second")
+	w.unsilence(r.IncidentID)
+	if w.stepOn(r.IncidentID); len(w.deliveries(r.IncidentID, delivery.Page)) <= pages {
+		t.Error("nobody is paged when the silence is over")
+	}
+}
+
 // Of two silences that overlap, the one that ends last lets it go on.
 func TestAnEscalationStandsStillThroughOverlappingSilences(t *testing.T) {
 	t.Parallel()

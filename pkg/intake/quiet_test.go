@@ -11,6 +11,7 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 	"github.com/tocsin-oncall/tocsin/pkg/store/storetest"
 )
 
@@ -134,4 +135,20 @@ func TestQuietHoursEndWhenTheIncidentBecomesUrgent(t *testing.T) {
 	if n := len(w.deliveries(r.IncidentID, delivery.Page)); n != 2 {
 		t.Errorf("%d pages", n)
 	}
+}
+
+// What stands still for a silence rests no more either, and goes on at once when the silence is over.
+func TestWhatASilenceHoldsBecomesUrgent(t *testing.T) {
+	t.Parallel()
+	w := quietWorld(t)
+	r := w.accept(disk("error"))
+	w.exec("update escalation set held_at = clock_timestamp() - interval '1 hour' where incident_id = $1 and state = 'due'", r.IncidentID)
+	w.tx(func(tx *store.Tx) error {
+		if _, err := tx.WakeSteps(t.Context(), r.IncidentID); err != nil {
+			return err
+		}
+		_, err := tx.ReleaseSteps(t.Context(), r.IncidentID)
+		return err
+	})
+	within(t, w.dueIn(r.IncidentID), []int{0, 10, 20, 30, 40})
 }

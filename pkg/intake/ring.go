@@ -47,13 +47,10 @@ func (c *change) ring(ctx context.Context, step store.EscalationStep) error {
 	}
 	c.note("tocsin", card.EntryRings, card.RingsText(c.inc.AcknowledgedBy, c.tx.Now().Sub(since)))
 	c.fired = append(c.fired, step.ID)
-	c.reopen()
-	c.reopened = false // the one row that there is fires
-	for _, name := range c.ran() {
-		if err := c.begin(ctx, name, 0, false); err != nil {
-			return err
-		}
+	if err := c.anew(ctx); err != nil {
+		return err
 	}
+	c.reopened = false // the one row that there is fires
 	_, err := c.write(ctx)
 	return err
 }

@@ -72,11 +72,8 @@ func (i *Intake) Ring(ctx context.Context, id uuid.UUID) (bool, error) {
 			return err
 		}
 		c.note("tocsin", card.EntrySnoozeOver, card.SnoozeOverText(inc.AcknowledgedBy))
-		c.reopen()
-		for _, name := range c.ran() {
-			if err := c.begin(ctx, name, 0, false); err != nil {
-				return err
-			}
+		if err := c.anew(ctx); err != nil {
+			return err
 		}
 		if _, err := c.write(ctx); err != nil {
 			return err
@@ -89,6 +86,22 @@ func (i *Intake) Ring(ctx context.Context, id uuid.UUID) (bool, error) {
 	}
 	i.Committed(r)
 	return rang, nil
+}
+
+// anew opens an incident again that nobody is on any more, and begins its escalations again: where silences hide all of it, they
+// begin and stand still.
+func (c *change) anew(ctx context.Context) error {
+	var err error
+	if c.silent, err = c.hold(ctx); err != nil {
+		return err
+	}
+	c.reopen()
+	for _, name := range c.ran() {
+		if err := c.begin(ctx, name, 0, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ran are the escalations to run again, in the order in which they began. Where the last one was a reassignment, it is that

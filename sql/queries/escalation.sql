@@ -7,7 +7,7 @@ on conflict (incident_id, name, round, step) do nothing;
 select * from escalation where incident_id = @incident_id order by id for update;
 
 -- name: FireStep :execrows
-update escalation set state = 'fired', due_at = null, fired_at = clock_timestamp() where id = @id and state = 'due';
+update escalation set state = 'fired', due_at = null, held_at = null, fired_at = clock_timestamp() where id = @id and state = 'due';
 
 -- name: WithdrawSteps :exec
 update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = @reason where incident_id = @incident_id and state = 'due';

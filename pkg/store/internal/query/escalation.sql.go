@@ -107,7 +107,7 @@ func (q *Queries) EarliestStep(ctx context.Context) (EarliestStepRow, error) {
 }
 
 const fireStep = `-- name: FireStep :execrows
-update escalation set state = 'fired', due_at = null, fired_at = clock_timestamp() where id = $1 and state = 'due'
+update escalation set state = 'fired', due_at = null, held_at = null, fired_at = clock_timestamp() where id = $1 and state = 'due'
 `
 
 func (q *Queries) FireStep(ctx context.Context, id uuid.UUID) (int64, error) {
