@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,7 +40,7 @@ func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uu
 		p.Accounts = append(p.Accounts, b.Breaker)
 		p.Raised = append(p.Raised, b.Raised)
 	}
-	rows, err := s.w.Begin(ctx, p)
+	rows, err := s.begin(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +60,23 @@ func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uu
 		out[b.Delivery.ID] = b
 	}
 	return out, nil
+}
+
+// begin records a batch. Where something may be raised meanwhile, the rows are locked by a statement of its own: one that has waited
+// for a lock does not see what was written while it waited, and in a flood it always waits.
+func (s *Store) begin(ctx context.Context, p query.BeginParams) (rows []query.BeginRow, err error) {
+	if !slices.Contains(p.Raised, true) {
+		return s.w.Begin(ctx, p)
+	}
+	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		q := s.w.WithTx(tx)
+		if _, err := q.LockDeliveriesByID(ctx, p.Ids); err != nil {
+			return err
+		}
+		rows, err = q.Begin(ctx, p)
+		return err
+	})
+	return rows, err
 }
 
 // Finished is an attempt that came back, with the step that it leads to.
