@@ -125,31 +125,69 @@ func TestUnknownWithATimeToRest(t *testing.T) {
 }
 
 // A destination that refuses for good: that delivery is dead, later ones wait a quarter of an hour. A person's word lets it be
-// tried at once, on all replicas, whatever they have read before.
+// tried at once, on all replicas, whatever they have read before, and what waits for it follows, with a pace or without.
 func TestRefusedDestinationRests(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, paced(channel("ops")))
-	d := s.desk("ops").says(func(_ context.Context, n int, c provider.Call) delivery.Result {
-		if n == 1 {
-			return archived
-		}
-		return took(n, c)
-	})
+	for name, n := range map[string]config.Notifier{"paced": paced(channel("ops")), "not paced": channel("ops")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, n)
+			d := s.desk("ops").says(func(_ context.Context, n int, c provider.Call) delivery.Result {
+				if n == 1 {
+					return archived
+				}
+				return took(n, c)
+			})
+			i := s.incident("a")
+			dead := s.add(i, aCard("ops"))[0]
+			s.start("first")
+			s.start("second")
+			s.waitFor(dead, delivery.Rejected)
+			next := s.add(s.incident("b"), aCard("ops"))[0]
+			s.waits("paused", 14*time.Minute, next)
+			if r := s.row(next); r.Sentence != archived.Sentence {
+				t.Errorf("%+v", r)
+			}
+			s.sendAgain(i, dead)
+			s.waitFor(dead, delivery.Sent)
+			s.move(6 * time.Second)
+			s.waitFor(next, delivery.Sent)
+			if n := len(d.all()); n != 3 {
+				t.Errorf("%d calls", n)
+			}
+		})
+	}
+}
+
+// Where the destination refuses what was sent again, it rests anew before what waits for it is tried: one call, and one is dead.
+func TestDestinationRefusesAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, channel("ops"))
+	d := s.desk("ops").says(func(context.Context, int, provider.Call) delivery.Result { return archived })
 	i := s.incident("a")
 	dead := s.add(i, aCard("ops"))[0]
 	s.start("first")
-	s.start("second")
 	s.waitFor(dead, delivery.Rejected)
 	next := s.add(s.incident("b"), aCard("ops"))[0]
 	s.waits("paused", 14*time.Minute, next)
-	if r := s.row(next); r.Sentence != archived.Sentence {
-		t.Errorf("%+v", r)
+	s.sendAgain(i, dead)
+	s.until("the second refusal", func() bool { return len(d.all()) == 2 })
+	s.waitFor(dead, delivery.Rejected)
+	s.move(6 * time.Second)
+	s.waits("paused", 14*time.Minute, next)
+	if n := len(d.all()); n != 2 {
+		t.Errorf("%d calls", n)
 	}
+}
+
+// sendAgain is a person's word on a dead delivery.
+func (s *site) sendAgain(i *incident, id uuid.UUID) {
+	s.t.Helper()
 	s.tx(func(tx *store.Tx) error {
 		if _, err := tx.LockIncident(s.ctx(), i.id); err != nil {
 			return err
 		}
-		row, err := tx.Delivery(s.ctx(), dead)
+		row, err := tx.Delivery(s.ctx(), id)
 		if err != nil {
 			return err
 		}
@@ -157,17 +195,11 @@ func TestRefusedDestinationRests(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := tx.LiftPause(s.ctx(), dead, s.file.Load().Notifiers["ops"].Account(), time.Time{}); err != nil {
+		if err := tx.LiftPause(s.ctx(), id, s.file.Load().Notifiers["ops"].Account(), time.Time{}); err != nil {
 			return err
 		}
 		return tx.Apply(s.ctx(), step)
 	})
-	s.waitFor(dead, delivery.Sent)
-	s.move(15 * time.Minute)
-	s.waitFor(next, delivery.Sent)
-	if n := len(d.all()); n != 3 {
-		t.Errorf("%d calls", n)
-	}
 }
 
 // prober is a desk that can be asked whether its account is well.

@@ -242,9 +242,9 @@ type BeginRow struct {
 // is what `= v.id` means and leaves the planner no other way. By `= v.id` it may as well walk the whole index for its order,
 // which costs the same as long as statistics call the table empty, and ruins the burst after.
 // Marks attempts as open and records them, in one statement: no call without a row. A row whose lease is gone, or whose
-// version moved (unless it may be raised, and nothing asks it to stop), or whose destination or account rests, or whose attempt another call of this statement opened already, is
-// left as it is; the last case answers as if it were new, since a lost answer to COMMIT is normal. It answers with the version that the attempt was
-// begun on: what was noted since must not slip by the finish.
+// version moved (unless it may be raised, and nothing asks it to stop), or whose destination or account rests, or whose attempt
+// another call of this statement opened already, is left as it is; the last case answers as if it were new, since a lost answer to
+// COMMIT is normal. It answers with the version that the attempt was prepared on: what was noted since must not slip by the finish.
 func (q *Queries) Begin(ctx context.Context, arg BeginParams) ([]BeginRow, error) {
 	rows, err := q.db.Query(ctx, begin,
 		arg.Ids,
