@@ -267,7 +267,7 @@ func TestWrongAlertsAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for body, location := range map[string]string{
-		`{}`:                                                "body",
+		`{}`:                                                "body.kind",
 		`{"kind": "x", "status": "maybe"}`:                  "body.status",
 		`{"kind": "x", "unknown": 1}`:                       "body.unknown",
 		`{"kind": "x", "labels": {"a": 1}}`:                 "body.labels.a",

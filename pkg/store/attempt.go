@@ -181,23 +181,6 @@ func (s *Store) addLost(ctx context.Context, q *query.Queries, worker string, f 
 	})
 }
 
-// Read returns deliveries as they stand, with the database's clock.
-func (s *Store) Read(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID]Claimed, error) {
-	rows, err := s.w.DeliveriesByID(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[uuid.UUID]Claimed, len(rows))
-	for _, r := range rows {
-		d, err := toDelivery(query.ClaimRow(r))
-		if err != nil {
-			return nil, err
-		}
-		out[r.ID] = Claimed{Delivery: d, Now: r.ClaimedAt, Called: r.CalledAt != nil}
-	}
-	return out, nil
-}
-
 // Late keeps an answer whose lease was lost. It goes to the attempt's row as late evidence; decide then says, on the
 // delivery as it stands under lock, whether it settles anything. settled says that it did; recorded is false when the
 // answer stood there already as an ordinary result: an earlier Finish whose answer was lost.
