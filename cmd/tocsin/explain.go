@@ -107,6 +107,9 @@ func (p *program) readPayload(path string) (json.RawMessage, error) {
 		return nil, usagef("%s has more than %d bytes", path, config.MaxSize)
 	}
 	if !json.Valid(b) {
+		if path == "-" {
+			path = "what the standard input gave"
+		}
 		return nil, usagef("%s is no JSON", path)
 	}
 	return b, nil

@@ -8,7 +8,7 @@ type Link struct {
 
 // Alert is a native alert, the body of POST /v1/alerts.
 type Alert struct {
-	Kind        string            `json:"kind" minLength:"1" maxLength:"200" doc:"What happened; the topic's second word. Dots and blanks become _." example:"disk_full"`
+	Kind        string            `json:"kind,omitempty" maxLength:"200" doc:"What happened; the topic's second word. Dots and blanks become _. Needed, unless the source's topic says it." example:"disk_full"`
 	Criticality string            `json:"criticality,omitempty" maxLength:"200" doc:"critical and high are urgent, everything else is not." example:"critical"`
 	Job         string            `json:"job,omitempty" maxLength:"200" doc:"What it happened to; the topic's last word." example:"db"`
 	Key         string            `json:"key,omitempty" maxLength:"1000" doc:"Alerts with one key are one incident while it is open. Without it: the route's group_by, else topic and labels."`

@@ -19,7 +19,7 @@ import (
 const ops = -1001000000001
 
 // patience bounds every wait of these tests; none of them comes near it.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // startDev starts the development environment on free ports and a database of the test's own.
 func startDev(t testing.TB) (*DevEnvironment, *client.Client) {

@@ -225,13 +225,14 @@ func together(d *drill, older, younger string) bool {
 }
 
 // checkRests wants no call to begin while its destination had asked for rest. A call that had begun before the refusal was
-// known could not know: the chats count it, and the history excuses it.
+// known could not know: the chats count it, and the history excuses it. The rest counts from the answer: the result is written later.
 func checkRests(d *drill) {
 	t := d.t
 	t.Helper()
 	broken := list[string](d, `select y.kind || ' to ' || y.address || ' by ' || y.worker || ', ' || (y.started_at - x.finished_at) || ' after ' || x.worker || ' was told: ' || x.answer
 		from attempt_history x join attempt_history y on y.address = x.address and y.started_at > x.finished_at
-		where x.reason = 'rate_limited' and y.started_at < x.finished_at + coalesce(substring(x.answer from 'retry after (\d+)'), '1')::float8 * interval '1 second' - interval '20 milliseconds'`)
+		where x.reason = 'rate_limited' and y.started_at < x.started_at + x.duration_ms * interval '1 millisecond'
+			+ coalesce(substring(x.answer from 'retry after (\d+)'), '1')::float8 * interval '1 second'`)
 	for _, b := range broken {
 		t.Errorf("a call did not wait: %s", b)
 	}

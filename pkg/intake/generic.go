@@ -269,5 +269,8 @@ func Native(src config.Source, a api.Alert) (plan.Alert, error) {
 		}
 		*w.into = s
 	}
+	if strings.TrimSpace(p.Kind) == "" {
+		return p, &InputError{"kind", "it is missing; say in one word what happened, e.g. disk_full"}
+	}
 	return p, nil
 }

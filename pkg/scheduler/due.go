@@ -130,7 +130,11 @@ func (s *Scheduler) Remove(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("look for removed notifiers: %w", err)
 	}
 	again := false
+	f := s.o.File()
 	for _, name := range gone {
+		if _, known := f.Notifiers[name]; known {
+			continue // whoever asks is live, however late its heartbeats come
+		}
 		more, err := s.end(ctx, "end what waits for the removed notifier "+name,
 			func(tx *store.Tx) ([]delivery.Delivery, error) { return tx.WaitingFor(ctx, name, batch) }, delivery.Delivery.Remove)
 		if err != nil {

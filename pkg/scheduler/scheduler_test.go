@@ -427,3 +427,18 @@ func TestRunWorksByItselfAndEndsWithItsContext(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// Heartbeats that come late, as where the database's clock has jumped, take no notifier from a replica that has it in its file.
+func TestALateHeartbeatRemovesNoNotifier(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) { f.Routes[0].Escalate = "" })
+	id := w.fire("k")
+	w.step("heartbeat")
+	for range 3 {
+		storetest.MoveClock(t, w.url, 20*time.Minute)
+		w.step("remove")
+	}
+	if d := w.deliveries(id)[0]; d.State != delivery.Pending {
+		t.Errorf("%s %s, and a replica that knows the notifier is alive", d.State, d.Reason)
+	}
+}

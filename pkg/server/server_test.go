@@ -268,7 +268,7 @@ func TestWrongAlertsAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for body, location := range map[string]string{
-		`{}`:                                                "body",
+		`{}`:                                                "body.kind",
 		`{"kind": "x", "status": "maybe"}`:                  "body.status",
 		`{"kind": "x", "unknown": 1}`:                       "body.unknown",
 		`{"kind": "x", "labels": {"a": 1}}`:                 "body.labels.a",
@@ -359,7 +359,7 @@ func TestAlertmanager(t *testing.T) {
 	}
 	w.refused(422, api.ProblemInvalid, "in", "POST", "/v1/alertmanager", `{"hello": 1}`)
 	// A group of thousands of alerts is more than a megabyte, and no reason to lose a page.
-	large := strings.Replace(body, `"summary": "S"}, "startsAt"`, `"summary": "S", "description": "`+strings.Repeat("x", 2<<20)+`"}, "startsAt"`, 1)
+	large := strings.Replace(body, `"summary": "S"}, "startsAt"`, `"summary": "S", "description": "`+strings.Repeat("x", 600<<10)+`"}, "startsAt"`, 1)
 	want[api.AcceptedGroup](w, 202, "in", "POST", "/v1/alertmanager", large)
 }
 

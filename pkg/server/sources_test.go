@@ -255,3 +255,25 @@ func TestHeartbeatsCall(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// A native source's topic fills what its alert leaves out, at both of its addresses. Without it the kind is needed.
+func TestANativeSourcesTopicFillsTheKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withSources("sources: {backups: {type: native, token: backups-token, topic: {kind: backup_failed}}, plain: {type: native, token: plain-token}}")
+	for _, path := range []string{"/v1/alerts", "/v1/sources/backups"} {
+		code, _, b := w.send("backups-token", http.MethodPost, path, `{"criticality": "critical", "title": "No backup of `+path+`"}`)
+		if code != http.StatusAccepted {
+			t.Errorf("%s: %d %s", path, code, b)
+		}
+	}
+	for _, path := range []string{"/v1/alerts", "/v1/sources/plain"} {
+		code, _, b := w.send("plain-token", http.MethodPost, path, `{"criticality": "critical", "title": "T"}`)
+		if code != http.StatusUnprocessableEntity || !strings.Contains(string(b), "kind") {
+			t.Errorf("%s: %d %s", path, code, b)
+		}
+	}
+	if n := len(want[api.List[api.Incident]](w, http.StatusOK, "eye", http.MethodGet, "/v1/incidents?limit=10", "").Items); n == 0 {
+		t.Error("nothing came in")
+	}
+}

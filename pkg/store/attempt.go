@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,7 +40,7 @@ func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uu
 		p.Accounts = append(p.Accounts, b.Breaker)
 		p.Raised = append(p.Raised, b.Raised)
 	}
-	rows, err := s.w.Begin(ctx, p)
+	rows, err := s.begin(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +60,23 @@ func (s *Store) Begin(ctx context.Context, worker string, batch []Begun) (map[uu
 		out[b.Delivery.ID] = b
 	}
 	return out, nil
+}
+
+// begin records a batch. Where something may be raised meanwhile, the rows are locked by a statement of its own: one that has waited
+// for a lock does not see what was written while it waited, and in a flood it always waits.
+func (s *Store) begin(ctx context.Context, p query.BeginParams) (rows []query.BeginRow, err error) {
+	if !slices.Contains(p.Raised, true) {
+		return s.w.Begin(ctx, p)
+	}
+	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		q := s.w.WithTx(tx)
+		if _, err := q.LockDeliveriesByID(ctx, p.Ids); err != nil {
+			return err
+		}
+		rows, err = q.Begin(ctx, p)
+		return err
+	})
+	return rows, err
 }
 
 // Finished is an attempt that came back, with the step that it leads to.
@@ -161,23 +179,6 @@ func (s *Store) addLost(ctx context.Context, q *query.Queries, worker string, f 
 		StartedAt: f.Attempt.StartedAt, Outcome: string(r.Outcome), Evidence: string(r.Evidence), ClosedBy: f.ClosedBy, Fault: string(r.Fault), Error: r.Error,
 		ProviderCode: r.Code, HttpStatus: r.HTTPStatus, BytesWritten: int(r.Bytes), Answer: r.Answer, Ref: refText(r.Reference), Form: f.Attempt.Form.String(), Phase: string(r.Phase),
 	})
-}
-
-// Read returns deliveries as they stand, with the database's clock.
-func (s *Store) Read(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID]Claimed, error) {
-	rows, err := s.w.DeliveriesByID(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[uuid.UUID]Claimed, len(rows))
-	for _, r := range rows {
-		d, err := toDelivery(query.ClaimRow(r))
-		if err != nil {
-			return nil, err
-		}
-		out[r.ID] = Claimed{Delivery: d, Now: r.ClaimedAt, Called: r.CalledAt != nil}
-	}
-	return out, nil
 }
 
 // Late keeps an answer whose lease was lost. It goes to the attempt's row as late evidence; decide then says, on the

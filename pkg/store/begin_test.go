@@ -210,11 +210,14 @@ func TestBeginWaitsForTheRowAndLooksAgain(t *testing.T) {
 		decide func(delivery.Delivery) (delivery.Step, bool)
 		commit bool
 		begun  bool
+		raised bool
 	}{
-		"raised":          {raise(2), true, false},
-		"canceled":        {cancel("acknowledged"), true, false},
-		"taken back":      {cancel("acknowledged"), false, true},
-		"nothing changed": {raise(1), true, true},
+		"raised":                           {raise(2), true, false, false},
+		"canceled":                         {cancel("acknowledged"), true, false, false},
+		"taken back":                       {cancel("acknowledged"), false, true, false},
+		"nothing changed":                  {raise(1), true, true, false},
+		"raised, and it may be":            {raise(2), true, true, true},
+		"canceled, where it may be raised": {cancel("acknowledged"), true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -228,7 +231,9 @@ func TestBeginWaitsForTheRowAndLooksAgain(t *testing.T) {
 					return err
 				}
 				begin = async(t, func() (map[uuid.UUID]store.Begun, error) {
-					return s.Begin(t.Context(), alpha, []store.Begun{intent(claimed)})
+					in := intent(claimed)
+					in.Raised = c.raised
+					return s.Begin(t.Context(), alpha, []store.Begun{in})
 				})
 				s.blocked(1)
 				if !c.commit {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
@@ -21,3 +22,20 @@ func (s *Store) On(db query.DBTX) *Store {
 
 // SearchWindows sets how many rows a search looks at in one window.
 func (s *Store) SearchWindows(rows int32) { s.searchRows = rows }
+
+// Read returns deliveries as they stand, with the database's clock.
+func (s *Store) Read(ctx context.Context, ids ...uuid.UUID) (map[uuid.UUID]Claimed, error) {
+	rows, err := s.w.DeliveriesByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[uuid.UUID]Claimed, len(rows))
+	for _, r := range rows {
+		d, err := toDelivery(query.ClaimRow(r))
+		if err != nil {
+			return nil, err
+		}
+		out[r.ID] = Claimed{Delivery: d, Now: r.ClaimedAt, Called: r.CalledAt != nil}
+	}
+	return out, nil
+}

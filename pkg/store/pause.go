@@ -128,14 +128,14 @@ func (s *Store) Try(ctx context.Context, key string, notifiers []string) (bool, 
 }
 
 // LiftPause ends the pause of the destination that a delivery was last sent to through an account, unless its provider has
-// asked for it. What began at the instant before, or after it, stays; a zero instant spares nothing.
+// asked for it. What began at the instant before, or after it, stays; a zero instant spares nothing. What waits for the destination
+// follows a few seconds later.
 func (tx *Tx) LiftPause(ctx context.Context, id uuid.UUID, account string, before time.Time) error {
 	var began *time.Time
 	if !before.IsZero() {
 		began = &before
 	}
-	_, err := tx.q.LiftPause(ctx, account, began, id)
-	return err
+	return tx.q.LiftPause(ctx, account, began, id)
 }
 
 // PurgePauses forgets rests that are over and breakers that were found with a file which no live replica has any more.

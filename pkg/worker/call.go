@@ -105,7 +105,7 @@ func (w *Worker) beginOnce(batch []*job) (map[uuid.UUID]store.Begun, error) {
 	defer cancel()
 	in := make([]store.Begun, len(batch))
 	for i, j := range batch {
-		in[i] = store.Begun{Delivery: j.Delivery, Attempt: j.attempt, Breaker: j.breaker, Raised: w.outrun.lately(j.ID)}
+		in[i] = store.Begun{Delivery: j.Delivery, Attempt: j.attempt, Breaker: j.breaker, Raised: j.turn || w.outrun.lately(j.ID)}
 	}
 	return w.o.Store.Begin(ctx, w.o.ID, in)
 }

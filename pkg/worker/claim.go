@@ -19,6 +19,7 @@ import (
 // job is one claimed delivery on its way through the worker.
 type job struct {
 	store.Claimed
+	turn     bool      // it has a slot of its destination's or account's pace
 	asked    time.Time // before the claim was asked for: what the local trust in the lease is measured from
 	lease    time.Duration
 	file     *config.File // that it was claimed under

@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds everything that a test waits for.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // desk is a provider in memory. It keeps every call and answers as the test says; several workers may share one, as
 // replicas share a chat.

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,5 +93,27 @@ func TestAFloodIsShownWhileItLasts(t *testing.T) {
 		if a.Outcome != "sent" || a.ClosedBy != "worker" {
 			t.Errorf("%+v", a)
 		}
+	}
+}
+
+// A slot that was taken is used, though the card was raised meanwhile: the next slot shows the rest.
+func TestASlotIsUsedThoughTheCardWasRaised(t *testing.T) {
+	t.Parallel()
+	n := channel("ops")
+	n.Pace.Destination = pace.Rule{Count: 1, Per: time.Hour}
+	s := newSite(t, n)
+	i := s.incident("a")
+	id := s.add(i, aCard("ops"))[0]
+	var once sync.Once
+	w := s.start("first", hooks{provider: func(string) { once.Do(func() { s.becomes(i, message.Acknowledged) }) }})
+	s.until("the card, and its edit that waits for a slot", func() bool {
+		r := s.row(id)
+		return r.Applied == 1 && !r.Leased && r.Reason == "rate_limited"
+	})
+	s.move(time.Hour)
+	w.Nudge(time.Time{})
+	s.until("its edit", func() bool { return s.row(id).Applied == 2 })
+	if calls := s.desk("ops").all(); len(calls) != 2 || calls[1].Message.State != message.Acknowledged {
+		t.Errorf("%+v", calls)
 	}
 }

@@ -13,7 +13,8 @@ const outrunFor = time.Minute
 
 // outrun remembers deliveries whose begin came too late for what was noted on them. The first time the newest is looked at again,
 // which spares an edit. In a flood it would be late each time, and the incident never shown: the next begin goes ahead with what it
-// has, and one more edit shows the rest. What asks a delivery to stop is heeded either way. The zero value is ready.
+// has, and one more edit shows the rest. Where a slot of a pace was taken for it, the first does so already: a slot that is not used
+// costs more than an edit. What asks a delivery to stop is heeded either way. The zero value is ready.
 type outrun struct {
 	mu    sync.Mutex
 	since map[uuid.UUID]time.Time

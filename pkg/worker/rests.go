@@ -205,7 +205,8 @@ func (w *Worker) takeTurns(batch []*job) (map[*job]delivery.Step, error) {
 	}
 	out := map[*job]delivery.Step{}
 	for id, t := range turns {
-		if j := byID[id]; !t.Now {
+		j := byID[id]
+		if j.turn = t.Now; !t.Now {
 			out[j] = j.Queued(j.facts, t.Wait, j.attempt.Queue, "rate_limited", "It waits for its turn: "+pacing(j.notifier)+".")
 		}
 	}

@@ -60,11 +60,22 @@ where d.id = any(array(select locked.id from locked)) and d.lease_token is null 
   and coalesce(d.next_at, '-infinity') > clock_timestamp()
 returning d.id;
 
--- name: LiftPause :execrows
--- A person's word on a delivery lets its destination be tried at once; what a provider asked for stays.
-delete from pause where scope = 'destination' and account = @account and reason <> 'rate_limited'
-  and (sqlc.narg(before)::timestamptz is null or since < sqlc.narg(before))
-  and destination = (select a.address from attempt a where a.delivery_id = @delivery_id order by a.number desc limit 1);
+-- name: LiftPause :exec
+-- A person's word on a delivery lets its destination be tried at once; what a provider asked for stays. What waits for the destination
+-- follows a few seconds later: if it refuses that delivery again, it rests anew by then, and keeps the others. A row that somebody
+-- holds at this moment is passed by: waiting for it here could wait for ever, and it looks by itself in the end.
+with lifted as (
+  delete from pause where scope = 'destination' and account = @account and reason <> 'rate_limited'
+    and (sqlc.narg(before)::timestamptz is null or since < sqlc.narg(before))
+    and destination = (select a.address from attempt a where a.delivery_id = @delivery_id order by a.number desc limit 1)
+  returning key
+), waiting as materialized (
+  select d.id from lifted join delivery d on d.queue = lifted.key
+  where d.lease_token is null and d.reason = 'paused' and d.next_at > clock_timestamp() + interval '5 seconds'
+  for update of d skip locked
+)
+update delivery d set next_at = clock_timestamp() + interval '5 seconds', version = d.version + 1
+from waiting where d.id = waiting.id;
 
 -- name: PurgePauses :execrows
 -- Rests that are over, and breakers found with a file that no live replica has any more.

@@ -81,19 +81,27 @@ func (q *Queries) CloseBreaker(ctx context.Context, key string) (int64, error) {
 	return result.RowsAffected(), nil
 }
 
-const liftPause = `-- name: LiftPause :execrows
-delete from pause where scope = 'destination' and account = $1 and reason <> 'rate_limited'
-  and ($2::timestamptz is null or since < $2)
-  and destination = (select a.address from attempt a where a.delivery_id = $3 order by a.number desc limit 1)
+const liftPause = `-- name: LiftPause :exec
+with lifted as (
+  delete from pause where scope = 'destination' and account = $1 and reason <> 'rate_limited'
+    and ($2::timestamptz is null or since < $2)
+    and destination = (select a.address from attempt a where a.delivery_id = $3 order by a.number desc limit 1)
+  returning key
+), waiting as materialized (
+  select d.id from lifted join delivery d on d.queue = lifted.key
+  where d.lease_token is null and d.reason = 'paused' and d.next_at > clock_timestamp() + interval '5 seconds'
+  for update of d skip locked
+)
+update delivery d set next_at = clock_timestamp() + interval '5 seconds', version = d.version + 1
+from waiting where d.id = waiting.id
 `
 
-// A person's word on a delivery lets its destination be tried at once; what a provider asked for stays.
-func (q *Queries) LiftPause(ctx context.Context, account string, before *time.Time, deliveryID uuid.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, liftPause, account, before, deliveryID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// A person's word on a delivery lets its destination be tried at once; what a provider asked for stays. What waits for the destination
+// follows a few seconds later: if it refuses that delivery again, it rests anew by then, and keeps the others. A row that somebody
+// holds at this moment is passed by: waiting for it here could wait for ever, and it looks by itself in the end.
+func (q *Queries) LiftPause(ctx context.Context, account string, before *time.Time, deliveryID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, liftPause, account, before, deliveryID)
+	return err
 }
 
 const moveChat = `-- name: MoveChat :exec
