@@ -6,8 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/route"
@@ -19,12 +22,13 @@ const (
 	resolved = "resolved"
 )
 
-// accept writes a checked group with a key. The change is nil where no live incident has to do with it.
-func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Group) (Result, *change, error) {
+// accept writes a checked group with a key. The change is nil where no live incident has to do with it. Where later is not nil, the
+// moves of deliveries that were there are added to it instead of being applied.
+func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Group, later *[]delivery.Step) (Result, *change, error) {
 	alerts, times := distinct(ended(g.Alerts, tx.Now()))
 	fires := slices.IndexFunc(alerts, func(a plan.Alert) bool { return a.Firing })
 
-	c := &change{tx: tx, f: f, redact: i.redact}
+	c := &change{tx: tx, f: f, redact: i.redact, later: later}
 	var live bool
 	var err error
 	if c.inc, live, err = tx.LiveIncident(ctx, g.Key); err != nil {
@@ -63,7 +67,7 @@ func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Gro
 	if err != nil {
 		return Result{}, nil, err
 	}
-	r := Result{AlertID: t.first, IncidentID: c.inc.ID, Opened: c.created}
+	r := Result{AlertID: t.ids[alerts[0].Fingerprint], IncidentID: c.inc.ID, Opened: c.created, alerts: t.ids}
 	if len(t.fresh) == 0 && g.Source != SelfSource {
 		if t.fresh, err = c.unheard(ctx, alerts); err != nil {
 			return Result{}, nil, err
@@ -228,7 +232,7 @@ func (i *Intake) afterwards(ctx context.Context, tx *store.Tx, f *config.File, g
 		return Result{}, false, fmt.Errorf("read the last incident's alerts: %w", err)
 	}
 	var rows []store.Alert
-	r := Result{IncidentID: last.ID, State: last.State, Quiet: true}
+	r := Result{IncidentID: last.ID, State: last.State, Quiet: true, alerts: map[string]uuid.UUID{}}
 	for _, a := range alerts {
 		old, had := before[a.Fingerprint]
 		same := had && old.Status == firing && !a.StartsAt.IsZero() &&
@@ -249,6 +253,7 @@ func (i *Intake) afterwards(ctx context.Context, tx *store.Tx, f *config.File, g
 			c.inc.Resolved++
 			c.visible = true
 		}
+		r.alerts[a.Fingerprint] = row.ID
 		if rows = append(rows, row); len(rows) == 1 {
 			r.AlertID = row.ID
 		}

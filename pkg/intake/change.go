@@ -35,7 +35,8 @@ type change struct {
 	ds       []delivery.Delivery
 	stepped  bool // steps are
 	steps    []store.EscalationStep
-	rows     []store.Alert // of an incident that this change has opened: all there are
+	rows     []store.Alert    // alerts that this change writes
+	later    *[]delivery.Step // where the moves of its deliveries are gathered, to be applied with others; nil: they are applied at once
 	accounts []plan.Account
 	onCall   *config.File // the file with the overrides; nil: not read yet
 
@@ -184,10 +185,18 @@ func (c *change) write(ctx context.Context) ([]Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.tx.Apply(ctx, c.moves()...); err != nil {
-		return nil, fmt.Errorf("raise the incident's deliveries: %w", err)
+	if c.later != nil {
+		*c.later = append(*c.later, c.moves()...)
+		return made, nil
 	}
-	return made, nil
+	return made, apply(ctx, c.tx, c.moves())
+}
+
+func apply(ctx context.Context, tx *store.Tx, moves []delivery.Step) error {
+	if err := tx.Apply(ctx, moves...); err != nil {
+		return fmt.Errorf("raise the incident's deliveries: %w", err)
+	}
+	return nil
 }
 
 func (c *change) writeSteps(ctx context.Context) error {
@@ -227,14 +236,14 @@ func (c *change) content(ctx context.Context) (card.Snapshot, error) {
 	if !c.visible && !c.created && len(c.joined)+len(c.again)+len(c.pages) == 0 {
 		return card.Snapshot{}, nil
 	}
-	alerts := c.rows
+	var before []store.Alert
 	if !c.created {
 		var err error
-		if alerts, err = c.tx.ShownAlerts(ctx, c.inc, commonOf); err != nil {
+		if before, err = c.tx.ShownAlerts(ctx, c.inc, commonOf); err != nil {
 			return card.Snapshot{}, fmt.Errorf("read the incident's alerts: %w", err)
 		}
 	}
-	s := snapshot(c.inc, alerts)
+	s := snapshot(c.inc, shownFirst(before, c.rows))
 	body, err := json.Marshal(s)
 	if err != nil {
 		return s, fmt.Errorf("write the incident's snapshot: %w", err)

@@ -29,6 +29,7 @@ type Options struct {
 	// Redact takes the values of ${NAME} out of what the file says before it is stored. May be nil.
 	Redact func(string) string
 	Wake   func(oldest time.Time) // nudges the local worker after a commit with the oldest due time written; may be nil
+	AtOnce int                    // transactions that may take alerts at the same time, [Intake.AcceptIn] not counted; 0: 15
 }
 
 // Intake is the one writer of incidents. Safe for use by many goroutines and on all replicas at once.
@@ -38,6 +39,7 @@ type Intake struct {
 	wake  func(time.Time)
 
 	redact func(string) string
+	queue  queue
 }
 
 // New makes an Intake.
@@ -48,7 +50,10 @@ func New(o Options) *Intake {
 	if o.Redact == nil {
 		o.Redact = func(s string) string { return s }
 	}
-	return &Intake{store: o.Store, file: o.File, wake: o.Wake, redact: o.Redact}
+	if o.AtOnce == 0 {
+		o.AtOnce = 15
+	}
+	return &Intake{store: o.Store, file: o.File, wake: o.Wake, redact: o.Redact, queue: queue{most: o.AtOnce, busy: map[string]bool{}}}
 }
 
 // Group is alerts of one source that belong to one incident.
@@ -74,7 +79,8 @@ type Result struct {
 	Unrouted   bool // nothing in the file takes it
 	Deliveries []Made
 
-	wake time.Time // oldest due time that was written; zero: none
+	wake   time.Time            // oldest due time that was written; zero: none
+	alerts map[string]uuid.UUID // rows of all alerts of the group, by fingerprint
 }
 
 // Made is one delivery that was made.
@@ -86,41 +92,31 @@ type Made struct {
 	State    delivery.State
 }
 
-// Accept stores a group of alerts with all that follows from it. When it returns without error, everything is
-// committed. An *InputError means that the sender must change something; any other error that it should send again.
-func (i *Intake) Accept(ctx context.Context, g Group) (Result, error) {
-	var r Result
-	err := i.store.InTx(ctx, func(tx *store.Tx) error {
-		var err error
-		r, err = i.AcceptIn(ctx, tx, g)
-		return err
-	})
-	if err != nil {
-		return Result{}, err
-	}
-	i.Committed(r)
-	return r, nil
-}
-
 // AcceptIn is Accept within a transaction of the caller, who calls Committed after the commit. The transaction may have
-// locked no incident and no delivery before.
+// locked no incident and no delivery before. Who calls it in a turn of its own, see [Intake.Alone], waits for no other alert of
+// this replica.
 func (i *Intake) AcceptIn(ctx context.Context, tx *store.Tx, g Group) (Result, error) {
 	f := i.file()
-	if err := check(f, &g); err != nil {
+	if err := prepare(f, &g); err != nil || len(g.Alerts) == 0 {
 		return Result{}, err
 	}
-	if len(g.Alerts) == 0 {
-		return Result{}, nil
-	}
-	if g.Key == "" {
-		g.Key = plan.Key(f, g.Source, g.Alerts[0])
-	}
-	r, c, err := i.accept(ctx, tx, f, g)
+	r, c, err := i.accept(ctx, tx, f, g, nil)
 	if err != nil || c == nil || !r.Unrouted {
 		return r, err
 	}
 	self, err := i.SelfAlert(ctx, tx, unrouted(c.inc))
 	return r.with(self), err
+}
+
+// prepare brings a group into the form that is stored, and gives it its key. It may be done again.
+func prepare(f *config.File, g *Group) error {
+	if err := check(f, g); err != nil || len(g.Alerts) == 0 {
+		return err
+	}
+	if g.Key == "" {
+		g.Key = plan.Key(f, g.Source, g.Alerts[0])
+	}
+	return nil
 }
 
 // KeyOf is the key of the incident that a group belongs to. It may be asked of a group that will be refused.

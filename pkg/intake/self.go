@@ -55,7 +55,7 @@ func (i *Intake) SelfAlert(ctx context.Context, tx *store.Tx, s Self) (Result, e
 	}
 	f := i.file()
 	key := plan.Key(f, SelfSource, plan.Alert{Key: clean(s.Key())})
-	r, _, err := i.accept(ctx, tx, f, Group{Source: SelfSource, Key: key, Alerts: []plan.Alert{a}, Avoid: s.Avoid, Daily: s.Daily})
+	r, _, err := i.accept(ctx, tx, f, Group{Source: SelfSource, Key: key, Alerts: []plan.Alert{a}, Avoid: s.Avoid, Daily: s.Daily}, nil)
 	if err != nil {
 		return r, fmt.Errorf("self-alert %s: %w", s.Kind, err)
 	}

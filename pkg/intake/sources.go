@@ -62,13 +62,14 @@ func Read(f *config.File, src config.Source, body []byte) (Message, error) {
 // taken holds up no other, and a database that takes none is not asked thousands of times.
 const maxFailed = 3
 
-// Turn lets a group in when its time has come, by its incident's key ([Intake.KeyOf]); an error is told to the sender.
-type Turn func(ctx context.Context, key string) (leave func(), err error)
+// groupsAtOnce is how many groups of a message stand in line at once: one with a thousand of them is not done within its sender's
+// patience one by one, and it must leave room to others.
+const groupsAtOnce = 16
 
-// AcceptAll accepts the groups of a message, each in its turn and in a transaction of its own, so many at once. A result that is
+// AcceptAll accepts the groups of a message as [Intake.Accept] does. A result that is
 // nil is that of a group that was not taken; an error says why. The sender sends all of them again then, and what is there already
 // changes nothing. It begins anywhere: of a message that is never taken whole, each group has its turn sooner or later.
-func (i *Intake) AcceptAll(ctx context.Context, groups []Group, atOnce int, turn Turn) ([]*Result, error) {
+func (i *Intake) AcceptAll(ctx context.Context, groups []Group) ([]*Result, error) {
 	out, errs := make([]*Result, len(groups)), make([]error, len(groups))
 	if len(groups) == 0 {
 		return out, nil
@@ -76,7 +77,7 @@ func (i *Intake) AcceptAll(ctx context.Context, groups []Group, atOnce int, turn
 	begin := rand.IntN(len(groups))
 	var next, failed atomic.Int64
 	var all sync.WaitGroup
-	for range min(atOnce, len(groups)) {
+	for range min(groupsAtOnce, len(groups)) {
 		all.Go(func() {
 			for failed.Load() < maxFailed {
 				n := int(next.Add(1)) - 1
@@ -84,7 +85,7 @@ func (i *Intake) AcceptAll(ctx context.Context, groups []Group, atOnce int, turn
 					return
 				}
 				n = (begin + n) % len(groups)
-				r, err := i.acceptIn(ctx, groups[n], turn)
+				r, err := i.Accept(ctx, groups[n])
 				if err != nil {
 					errs[n] = err
 					failed.Add(1)
@@ -103,15 +104,6 @@ func (i *Intake) AcceptAll(ctx context.Context, groups []Group, atOnce int, turn
 		}
 	}
 	return out, first
-}
-
-func (i *Intake) acceptIn(ctx context.Context, g Group, turn Turn) (Result, error) {
-	leave, err := turn(ctx, i.KeyOf(g))
-	if err != nil {
-		return Result{}, err
-	}
-	defer leave()
-	return i.Accept(ctx, g)
 }
 
 // group adds an alert to the others that belong to its incident. A wrong one is left out and told; at is where it stands.

@@ -1,7 +1,6 @@
 package intake_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -89,7 +88,7 @@ func (w *world) send(source string, body any) []intake.Result {
 
 func (w *world) acceptAll(m intake.Message) (out []intake.Result, err error) {
 	w.t.Helper()
-	rs, err := w.in.AcceptAll(w.t.Context(), m.Groups, 2, func(context.Context, string) (func(), error) { return func() {}, nil })
+	rs, err := w.in.AcceptAll(w.t.Context(), m.Groups)
 	for _, r := range rs {
 		if r != nil {
 			out = append(out, *r)

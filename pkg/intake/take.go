@@ -19,13 +19,13 @@ import (
 
 // taken is what a group did to the alerts of its incident.
 type taken struct {
-	first uuid.UUID    // row of the first alert
-	fresh []plan.Alert // began to fire, or is routed otherwise than before
+	ids   map[string]uuid.UUID // rows of the alerts, by fingerprint
+	fresh []plan.Alert         // began to fire, or is routed otherwise than before
 }
 
 // take writes the alerts and brings the incident's counts, criticality, title and state up to date.
 func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times map[string]int) (taken, error) {
-	var t taken
+	t := taken{ids: make(map[string]uuid.UUID, len(alerts))}
 	marks := make([]string, len(alerts))
 	for n, a := range alerts {
 		marks[n] = a.Fingerprint
@@ -76,11 +76,10 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 		if a.Firing && (turned || old.Topic != row.Topic || !maps.Equal(old.Labels, row.Labels)) {
 			t.fresh = append(t.fresh, a)
 		}
-		if t.first == uuid.Nil {
-			t.first = row.ID
-		}
+		t.ids[a.Fingerprint] = row.ID
 		rows = append(rows, row)
 	}
+	c.rows = rows
 	if err := c.tx.PutAlerts(ctx, c.inc.ID, rows, toldAlerts(g.Source, rows)...); err != nil {
 		return t, fmt.Errorf("write the alerts: %w", err)
 	}
@@ -90,7 +89,6 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 	c.retitle(g, rows, counts == 0)
 	if c.created {
 		c.visible = true
-		c.rows = shownFirst(rows)
 		c.note(actor, card.EntryOpened, card.OpenedText(shorten(c.inc.Title, alertTitle), c.inc.Criticality, c.inc.Firing))
 	} else {
 		// A storm in one message is one line: a thread is read by people.
@@ -115,9 +113,19 @@ func (c *change) take(ctx context.Context, g Group, alerts []plan.Alert, times m
 	return t, nil
 }
 
-// shownFirst are an incident's alerts as [store.Tx.Alerts] gives them: firing first, newest first.
-func shownFirst(rows []store.Alert) []store.Alert {
+// shownFirst are the alerts of an incident that its cards are made of: firing first, newest first. before are those that were there
+// and may be written already, rows those that are written now.
+func shownFirst(before, rows []store.Alert) []store.Alert {
+	now := make(map[string]bool, len(rows))
+	for _, r := range rows {
+		now[r.Fingerprint] = true
+	}
 	out := slices.Clone(rows)
+	for _, b := range before {
+		if !now[b.Fingerprint] {
+			out = append(out, b)
+		}
+	}
 	slices.SortFunc(out, func(a, b store.Alert) int {
 		if a.Status != b.Status {
 			return strings.Compare(a.Status, b.Status) // firing, resolved

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
@@ -43,22 +42,26 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 		return nil, s.intakeError(ctx, "reading the alert", err)
 	}
 	group := intake.Group{Source: source, Key: in.Body.Key, Alerts: []plan.Alert{alert}}
-	leave, err := s.turn(ctx, s.intake.KeyOf(group))
-	if err != nil {
-		return nil, err
+	if in.Key == "" {
+		result, err := s.intake.Accept(ctx, group)
+		if err != nil {
+			return nil, s.intakeError(ctx, "taking the alert", err)
+		}
+		s.took(source, result, 1)
+		return &body[api.Accepted]{Body: accepted(result)}, nil
 	}
-	defer leave()
-	keyed := store.KeyedRequest{Token: c.actor(), Key: in.Key}
-	if in.Key != "" {
-		sum := sha256.Sum256(in.RawBody)
-		keyed.BodyHash = sum[:]
-	}
+	sum := sha256.Sum256(in.RawBody)
+	return s.postOnce(ctx, group, store.KeyedRequest{Token: c.actor(), Key: in.Key, BodyHash: sum[:]})
+}
+
+// postOnce takes an alert that its sender may repeat: the answer is kept in the transaction that takes it.
+func (s *Server) postOnce(ctx context.Context, group intake.Group, keyed store.KeyedRequest) (*body[api.Accepted], error) {
 	var result intake.Result
 	var out api.Accepted
 	repeated := false
-	err = s.store.InTx(ctx, func(tx *store.Tx) error {
-		result, out, repeated = intake.Result{}, api.Accepted{}, false
-		if keyed.Key != "" {
+	err := s.intake.Alone(ctx, s.intake.KeyOf(group), func(ctx context.Context) error {
+		return s.store.InTx(ctx, func(tx *store.Tx) error {
+			result, out, repeated = intake.Result{}, api.Accepted{}, false
 			first, answered, err := tx.FirstAnswer(ctx, keyed)
 			if err != nil {
 				return err
@@ -67,27 +70,23 @@ func (s *Server) postAlert(ctx context.Context, in *alertInput) (*body[api.Accep
 				repeated = true
 				return json.Unmarshal(first, &out)
 			}
-		}
-		var err error
-		if result, err = s.intake.AcceptIn(ctx, tx, group); err != nil {
-			return err
-		}
-		out = accepted(result)
-		if keyed.Key == "" {
-			return nil
-		}
-		answer, err := json.Marshal(out)
-		if err != nil {
-			return fmt.Errorf("encode the answer: %w", err)
-		}
-		return tx.KeepAnswer(ctx, keyed, http.StatusAccepted, answer)
+			if result, err = s.intake.AcceptIn(ctx, tx, group); err != nil {
+				return err
+			}
+			out = accepted(result)
+			answer, err := json.Marshal(out)
+			if err != nil {
+				return fmt.Errorf("encode the answer: %w", err)
+			}
+			return tx.KeepAnswer(ctx, keyed, http.StatusAccepted, answer)
+		})
 	})
 	if err != nil {
 		return nil, s.intakeError(ctx, "taking the alert", err)
 	}
 	if !repeated {
 		s.intake.Committed(result)
-		s.took(source, result, 1)
+		s.took(group.Source, result, 1)
 	}
 	return &body[api.Accepted]{Body: out}, nil
 }
@@ -123,12 +122,12 @@ func (s *Server) took(source string, r intake.Result, alerts int) {
 // everything else is a 5xx, which it must.
 func (s *Server) intakeError(ctx context.Context, doing string, err error) error {
 	var wrong *intake.InputError
-	var told huma.HeadersError
+	var busy *intake.BusyError
 	switch {
 	case errors.As(err, &wrong):
 		return wrongInput(doing+": the request is wrong", wrong)
-	case errors.As(err, &told):
-		return err // a turn that did not come
+	case errors.As(err, &busy):
+		return comeAgain(busy.Error())
 	}
 	return s.fail(ctx, doing, err)
 }

@@ -77,10 +77,8 @@ type Server struct {
 	mux     *http.ServeMux
 	handler http.Handler
 
-	turns chan struct{} // of alerts
-	gates gates         // of incidents
-	rates rates         // of sources
-	ear   *ear          // of those who listen
+	rates rates // of sources
+	ear   *ear  // of those who listen
 
 	// Private answers to whoever pressed a button are given after the callback's own answer.
 	whispers sync.WaitGroup
@@ -95,7 +93,6 @@ func New(o Options) *Server {
 		tokens: &tokens{file: o.File, live: o.Store.LiveTokens},
 		mux:    http.NewServeMux(),
 		places: make(chan struct{}, maxWhispers),
-		turns:  make(chan struct{}, turns(o.File().Database.MaxConnections)),
 	}
 	s.ear = newEar(s.store, func(err error) {
 		s.log.Warnw("live events were not read, trying again", "error", s.redact(err.Error()))

@@ -95,7 +95,7 @@ func (s *Server) take(ctx context.Context, src config.Source, text []byte) (*bod
 	if len(m.Notes) > 0 {
 		s.log.Warnw("topics of alerts can't be made as the file says, and are made of their labels", "source", src.Name, "alerts", len(m.Notes), "first", s.redact(m.Notes[0].Error()))
 	}
-	results, err := s.intake.AcceptAll(ctx, m.Groups, max(1, min(maxAtOnce, cap(s.turns)/2)), s.turn)
+	results, err := s.intake.AcceptAll(ctx, m.Groups)
 	out := api.AcceptedGroup{Incidents: []api.Accepted{}}
 	for n, r := range results {
 		if r == nil {

@@ -23,15 +23,6 @@ func (tx *Tx) AddSteps(ctx context.Context, steps ...EscalationStep) error {
 	return nil
 }
 
-// Steps locks and returns all steps of an incident's escalations.
-func (tx *Tx) Steps(ctx context.Context, incidentID uuid.UUID) ([]EscalationStep, error) {
-	rows, err := tx.q.StepsOf(ctx, incidentID)
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, toStep)
-}
-
 // DueSteps names steps that are due. They are not locked: lock the incident, then look again with Steps.
 func (tx *Tx) DueSteps(ctx context.Context, limit int) ([]EscalationStep, error) {
 	rows, err := tx.q.DueSteps(ctx, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line

@@ -20,6 +20,7 @@ import (
 type pipe struct {
 	conn    *pgxpool.Conn
 	waiting *pgx.Batch
+	last    func(ctx context.Context) error // writes what is gathered elsewhere, before anything is sent; may be nil
 }
 
 // inPipe runs fn in a transaction of the general pool, as [pgx.BeginFunc] would.
@@ -93,6 +94,9 @@ func (p *pipe) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 
 // flush sends what waits.
 func (p *pipe) flush(ctx context.Context) error {
+	if err := p.gather(ctx); err != nil {
+		return err
+	}
 	if p.waiting.Len() == 0 {
 		return nil
 	}
@@ -101,8 +105,18 @@ func (p *pipe) flush(ctx context.Context) error {
 	return p.conn.SendBatch(ctx, b).Close()
 }
 
+func (p *pipe) gather(ctx context.Context) error {
+	if p.last == nil {
+		return nil
+	}
+	return p.last(ctx)
+}
+
 // send sends what waits and a last statement, and reads up to its answer.
 func (p *pipe) send(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+	if err := p.gather(ctx); err != nil {
+		return nil, err
+	}
 	b := p.waiting
 	p.waiting = &pgx.Batch{}
 	before := b.QueuedQueries

@@ -59,7 +59,7 @@ func TestImpossibleRowsAreRefused(t *testing.T) {
 	})
 	step := store.NewID()
 	s.tx(func(tx *store.Tx) error {
-		if err := tx.PutAlert(t.Context(), store.Alert{ID: store.NewID(), IncidentID: inc.ID, Fingerprint: "f", Topic: "t", Criticality: "high", Status: "firing", Title: "t", StartsAt: tx.Now()}); err != nil {
+		if err := tx.PutAlerts(t.Context(), inc.ID, []store.Alert{{ID: store.NewID(), IncidentID: inc.ID, Fingerprint: "f", Topic: "t", Criticality: "high", Status: "firing", Title: "t", StartsAt: tx.Now()}}); err != nil {
 			return err
 		}
 		return tx.AddSteps(t.Context(), store.EscalationStep{ID: step, IncidentID: inc.ID, Name: "default"})

@@ -51,16 +51,6 @@ func (tx *Tx) EndSilence(ctx context.Context, id uuid.UUID, by string) (bool, er
 	return n == 1, err
 }
 
-// AnySilence says whether any silence holds, or keeps something of the incident back. Most of the time none does, and one
-// question is enough.
-func (tx *Tx) AnySilence(ctx context.Context, incidentID uuid.UUID) (bool, error) {
-	found, err := tx.q.AnySilence(ctx, incidentID)
-	if err != nil {
-		return false, fmt.Errorf("look for silences: %w", err)
-	}
-	return found, nil
-}
-
 // EditSilence moves the end of a silence, gives it another reason, or both; nil leaves it as it is. False: it is over, or there is
 // none.
 func (tx *Tx) EditSilence(ctx context.Context, id uuid.UUID, ends *time.Time, reason *string, by string) (bool, error) {

@@ -129,7 +129,7 @@ func TestPoisonedTextIsRefusedWhole(t *testing.T) {
 			incident, content := get[string](s, "select string_agg(to_jsonb(i)::text, '') from incident i"), get[int](s, "select count(*) from content")
 			for what, write := range map[string]func(tx *store.Tx) error{
 				"an alert": func(tx *store.Tx) error {
-					return tx.PutAlert(t.Context(), store.Alert{ID: store.NewID(), IncidentID: inc.ID, Fingerprint: "f", Topic: "t", Criticality: "high", Status: "firing", Title: poison, StartsAt: tx.Now()})
+					return tx.PutAlerts(t.Context(), inc.ID, []store.Alert{{ID: store.NewID(), IncidentID: inc.ID, Fingerprint: "f", Topic: "t", Criticality: "high", Status: "firing", Title: poison, StartsAt: tx.Now()}})
 				},
 				"a delivery": func(tx *store.Tx) error {
 					return tx.AddDeliveries(t.Context(), store.NewDelivery{ID: store.NewID(), IncidentID: inc.ID, ContentID: inc.ID, Kind: delivery.Page, Notifier: ops, Target: poison})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/tocsin-oncall/tocsin/pkg/card"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
@@ -17,7 +16,9 @@ import (
 // Tx is a transaction of someone who is not a worker: intake, scheduler, a person's decision. The order of its locks is
 // always the same: the incident first, then its deliveries by id, then attempts; batches lock by id too.
 //
-// What has no answer is sent with what has one, see pipe: an error of it may come from a later call, or from the commit.
+// What has no answer is sent with what has one, see pipe: an error of it may come from a later call, or from the commit. Rows
+// of which many incidents write one or two each are gathered until then, see rows; what many incidents are asked for can be
+// read at once, see [Tx.ReadAhead].
 type Tx struct {
 	q     *query.Queries
 	now   time.Time
@@ -25,6 +26,8 @@ type Tx struct {
 	told  []Event // written at the end
 	// telling: events were written already, with what they are about
 	telling bool
+	ahead   ahead
+	rows    rows
 }
 
 // Ended is a delivery that came to a state in which no worker acts, by someone who is not a worker: an answer, a person's
@@ -51,6 +54,7 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 		told := false
 		err = s.inPipe(ctx, func(p *pipe) error {
 			t := &Tx{q: query.New(p)}
+			p.last = t.writeRows
 			var err error
 			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
 				return err
@@ -89,29 +93,10 @@ func (tx *Tx) OpenIncident(ctx context.Context, in Incident) (inc Incident, crea
 	return toIncident(r.Incident), r.Created, nil
 }
 
-// LiveIncident locks the open or acknowledged incident of a key.
-func (tx *Tx) LiveIncident(ctx context.Context, key string) (Incident, bool, error) {
-	return maybe(toIncident)(tx.q.LockLiveIncident(ctx, key))
-}
-
 // LockIncident locks an incident by id. It returns ErrNotFound when there is none.
 func (tx *Tx) LockIncident(ctx context.Context, id uuid.UUID) (Incident, error) {
 	r, err := tx.q.LockIncident(ctx, id)
 	return toIncident(r), notFound(err)
-}
-
-// LastResolved is the incident of a key that was resolved last. It is not locked: it changes no more.
-func (tx *Tx) LastResolved(ctx context.Context, key string) (Incident, bool, error) {
-	return maybe(toIncident)(tx.q.LastResolvedIncident(ctx, key))
-}
-
-// SaveIncident writes all that may change of a locked incident.
-func (tx *Tx) SaveIncident(ctx context.Context, i Incident) error {
-	return tx.q.SaveIncident(ctx, query.SaveIncidentParams{
-		ID: i.ID, Topic: i.Topic, Title: i.Title, State: string(i.State), Criticality: i.Criticality, Count: i.Count, Firing: i.Firing, Resolved: i.Resolved,
-		Truncated: i.Truncated, Revision: i.Revision, Sequence: i.Sequence, AcknowledgedAt: i.AcknowledgedAt, AcknowledgedBy: text(i.AcknowledgedBy),
-		ResolvedAt: i.ResolvedAt, ResolvedBy: text(i.ResolvedBy), SnoozedUntil: i.SnoozedUntil,
-	})
 }
 
 // Alert finds one fingerprint of an incident.
@@ -134,70 +119,6 @@ func (tx *Tx) Alerts(ctx context.Context, incidentID uuid.UUID, limit int) ([]Al
 		return nil, err
 	}
 	return convert(rows, toAlert)
-}
-
-// flood is how many alerts an incident has of which a few are found by an index of their own. Fewer are read and sorted all,
-// which is faster.
-const flood = 500
-
-// ShownAlerts is Alerts for what is done with each further alert: its cost does not grow with those that there are.
-func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert, error) {
-	if inc.Firing+inc.Resolved <= flood {
-		return tx.Alerts(ctx, inc.ID, limit)
-	}
-	rows, err := tx.q.AlertsOfFlood(ctx, inc.ID, min(limit, 10_000))
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, toAlert)
-}
-
-// PutAlert writes an alert by incident and fingerprint; first and last seen are the database's clock.
-func (tx *Tx) PutAlert(ctx context.Context, a Alert) error {
-	if a.Labels == nil {
-		a.Labels = map[string]string{}
-	}
-	if a.Links == nil {
-		a.Links = []message.Link{}
-	}
-	labels, err := json.Marshal(a.Labels)
-	if err != nil {
-		return err
-	}
-	links, err := json.Marshal(a.Links)
-	if err != nil {
-		return err
-	}
-	return tx.q.PutAlert(ctx, query.PutAlertParams{
-		ID: a.ID, IncidentID: a.IncidentID, Fingerprint: a.Fingerprint, Topic: a.Topic, Criticality: a.Criticality, Status: a.Status, Title: a.Title,
-		Text: a.Text, Labels: labels, Links: links, StartsAt: a.StartsAt, EndsAt: a.EndsAt, Count: a.Count,
-	})
-}
-
-// AddTimeline appends entries. The caller counts their sequence from the locked incident's and saves the incident.
-func (tx *Tx) AddTimeline(ctx context.Context, incidentID uuid.UUID, entries ...card.Entry) error {
-	for _, e := range entries {
-		if err := tx.q.AddTimeline(ctx, query.AddTimelineParams{IncidentID: incidentID, Sequence: e.Sequence, Actor: e.Actor, Type: e.Type, Text: e.Text}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// PutContent writes what deliveries show; an older revision never replaces a newer one.
-func (tx *Tx) PutContent(ctx context.Context, c Content) error {
-	return tx.q.PutContent(ctx, c.ID, c.Revision, c.Body)
-}
-
-// Deliveries locks and returns the deliveries of an incident, by id.
-func (tx *Tx) Deliveries(ctx context.Context, incidentID uuid.UUID) ([]delivery.Delivery, error) {
-	rows, err := tx.q.LockDeliveriesOfIncident(ctx, incidentID)
-	if err != nil {
-		return nil, err
-	}
-	return convert(rows, func(r query.LockDeliveriesOfIncidentRow) (delivery.Delivery, error) {
-		return toDelivery(query.ClaimRow(r))
-	})
 }
 
 // Delivery locks one delivery. It returns ErrNotFound when there is none. Lock its incident before.

@@ -179,12 +179,6 @@ select id, incident_id, content_id, kind, notifier, target, state, reason, effec
   clock_timestamp()::timestamptz as claimed_at, next_at as was_due
 from delivery where id = any(@ids::uuid[]) order by id for update;
 
--- name: LockDeliveriesOfIncident :many
-select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
-  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
-  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
-from delivery where incident_id = @incident_id::uuid order by id for update;
-
 -- name: LockExpired :many
 -- An end stops creates only: what waits to be edited is left out here, or enough of it would stand before all others for good.
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,

@@ -3,9 +3,6 @@ insert into escalation (id, incident_id, name, round, step, due_at, state, rests
 values (@id, @incident_id, @name, @round, @step, clock_timestamp() + @due::interval, 'due', @rests)
 on conflict (incident_id, name, round, step) do nothing;
 
--- name: StepsOf :many
-select * from escalation where incident_id = @incident_id order by id for update;
-
 -- name: FireStep :execrows
 update escalation set state = 'fired', due_at = null, held_at = null, fired_at = clock_timestamp() where id = @id and state = 'due';
 

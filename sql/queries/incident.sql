@@ -12,14 +12,20 @@ select * from incident where key = @key and state <> 'resolved' for update;
 -- name: LockIncident :one
 select * from incident where id = @id for update;
 
--- name: LastResolvedIncident :one
-select * from incident where key = @key and state = 'resolved' order by resolved_at desc limit 1;
-
--- name: SaveIncident :exec
-update incident set title = @title, state = @state, criticality = @criticality, count = @count, firing = @firing, resolved = @resolved,
-  truncated = @truncated, revision = @revision, sequence = @sequence, acknowledged_at = @acknowledged_at, acknowledged_by = @acknowledged_by,
-  resolved_at = @resolved_at, resolved_by = @resolved_by, topic = @topic, snoozed_until = @snoozed_until
-where id = @id;
+-- name: SaveIncidents :exec
+-- All that may change of incidents, each once. What may be missing is a text, and empty then.
+with v as materialized (
+  select unnest(@ids::uuid[]) as id, unnest(@topics::text[]) as topic, unnest(@titles::text[]) as title, unnest(@states::text[]) as state,
+    unnest(@criticalities::text[]) as criticality, unnest(@counts::bigint[]) as count, unnest(@firings::int[]) as firing,
+    unnest(@resolveds::int[]) as resolved, unnest(@truncateds::int[]) as truncated, unnest(@revisions::int[]) as revision,
+    unnest(@sequences::int[]) as sequence, unnest(@acknowledged_ats::text[]) as acknowledged_at, unnest(@acknowledged_bys::text[]) as acknowledged_by,
+    unnest(@resolved_ats::text[]) as resolved_at, unnest(@resolved_bys::text[]) as resolved_by, unnest(@snoozed_untils::text[]) as snoozed_until
+)
+update incident i set topic = v.topic, title = v.title, state = v.state, criticality = v.criticality, count = v.count, firing = v.firing,
+  resolved = v.resolved, truncated = v.truncated, revision = v.revision, sequence = v.sequence,
+  acknowledged_at = nullif(v.acknowledged_at, '')::timestamptz, acknowledged_by = nullif(v.acknowledged_by, ''),
+  resolved_at = nullif(v.resolved_at, '')::timestamptz, resolved_by = nullif(v.resolved_by, ''), snoozed_until = nullif(v.snoozed_until, '')::timestamptz
+from v where i.id = any(array[v.id]);
 
 -- name: FindAlert :one
 select * from alert where incident_id = @incident_id and fingerprint = @fingerprint;
@@ -31,21 +37,17 @@ select * from alert where incident_id = @incident_id order by (status = 'firing'
 -- The same for an incident with very many: those that are not asked for are not read.
 select * from alert where id = any(array(select shown_alerts(@incident_id, @most))) order by (status = 'firing') desc, starts_at desc, id desc;
 
--- name: PutAlert :exec
-insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
-values (@id, @incident_id, @fingerprint, @topic, @criticality, @status, @title, @text, @labels, @links, @starts_at, @ends_at, @count, clock_timestamp(), clock_timestamp())
-on conflict (incident_id, fingerprint) do update set topic = excluded.topic, criticality = excluded.criticality, status = excluded.status,
-  title = excluded.title, text = excluded.text, labels = excluded.labels, links = excluded.links, starts_at = excluded.starts_at,
-  ends_at = excluded.ends_at, count = excluded.count, last_seen_at = excluded.last_seen_at;
-
 -- name: AddTimeline :exec
-insert into timeline (incident_id, sequence, at, actor, type, text) values (@incident_id, @sequence, clock_timestamp(), @actor, @type, @text);
+insert into timeline (incident_id, sequence, at, actor, type, text)
+select unnest(@incident_ids::uuid[]), unnest(@sequences::int[]), clock_timestamp(), unnest(@actors::text[]), unnest(@types::text[]), unnest(@texts::text[]);
 
 -- name: TimelineOf :many
 select * from timeline where incident_id = @incident_id and sequence > @after_sequence and sequence <= @through order by sequence limit @most;
 
--- name: PutContent :exec
-insert into content (id, revision, body) values (@id, @revision, @body)
+-- name: PutContents :exec
+-- An older revision never replaces a newer one. No id may occur twice.
+insert into content (id, revision, body)
+select unnest(@ids::uuid[]), unnest(@revisions::int[]), unnest(@bodies::text[])::jsonb
 on conflict (id) do update set revision = excluded.revision, body = excluded.body where content.revision <= excluded.revision;
 
 -- name: Contents :many

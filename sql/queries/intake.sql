@@ -1,13 +1,10 @@
 -- What intake needs beside the plain rows: whole groups of alerts at once.
 
--- name: AlertsByFingerprint :many
-select * from alert where incident_id = @incident_id and fingerprint = any(@fingerprints::text[]);
-
 -- name: PutAlerts :exec
--- PutAlert for a whole group in one statement, and what listeners are told of it, where that is not empty. No fingerprint may
--- occur twice in it.
+-- Alerts of whole groups in one statement, and what listeners are told of them, where that is not empty. No fingerprint of an
+-- incident may occur twice in it.
 with v as (
-  select unnest(@ids::uuid[]) as id, unnest(@fingerprints::text[]) as fingerprint, unnest(@topics::text[]) as topic,
+  select unnest(@ids::uuid[]) as id, unnest(@incident_ids::uuid[]) as incident_id, unnest(@fingerprints::text[]) as fingerprint, unnest(@topics::text[]) as topic,
     unnest(@criticalities::text[]) as criticality, unnest(@statuses::text[]) as status, unnest(@titles::text[]) as title,
     unnest(@texts::text[]) as text, unnest(@labels::text[]) as labels, unnest(@links::text[]) as links,
     unnest(@starts_ats::timestamptz[]) as starts_at, unnest(@endeds::boolean[]) as ended, unnest(@ends_ats::timestamptz[]) as ends_at,
@@ -16,7 +13,7 @@ with v as (
   insert into event (at, type, topic, body) select clock_timestamp(), 'alert', v.topic, v.told::json from v where v.told <> ''
 )
 insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
-select v.id, @incident_id, v.fingerprint, v.topic, v.criticality, v.status, v.title, v.text, v.labels::jsonb, v.links::jsonb, v.starts_at,
+select v.id, v.incident_id, v.fingerprint, v.topic, v.criticality, v.status, v.title, v.text, v.labels::jsonb, v.links::jsonb, v.starts_at,
   case when v.ended then v.ends_at end, v.count, clock_timestamp(), clock_timestamp()
 from v
 on conflict (incident_id, fingerprint) do update set topic = excluded.topic, criticality = excluded.criticality, status = excluded.status,

@@ -10,10 +10,6 @@ returning *;
 update silence set starts_at = least(starts_at, clock_timestamp()), ends_at = clock_timestamp(), ended_by = @ended_by::text
 where id = @id and ends_at > clock_timestamp();
 
--- name: AnySilence :one
-select (exists (select 1 from silence s where s.ends_at > now() and s.starts_at <= now())
-  or exists (select 1 from silenced_alert a where a.incident_id = @incident_id))::boolean as found;
-
 -- name: EditSilence :execrows
 -- One that is over stays over: what it kept back is sent.
 update silence set ends_at = coalesce(sqlc.narg(ends_at), ends_at), reason = coalesce(sqlc.narg(reason), reason), edited_at = clock_timestamp(), edited_by = @edited_by::text

@@ -245,42 +245,6 @@ func (q *Queries) StepOfDelivery(ctx context.Context, id uuid.UUID) (uuid.UUID, 
 	return step_id, err
 }
 
-const stepsOf = `-- name: StepsOf :many
-select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at, rests from escalation where incident_id = $1 order by id for update
-`
-
-func (q *Queries) StepsOf(ctx context.Context, incidentID uuid.UUID) ([]Escalation, error) {
-	rows, err := q.db.Query(ctx, stepsOf, incidentID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Escalation
-	for rows.Next() {
-		var i Escalation
-		if err := rows.Scan(
-			&i.ID,
-			&i.IncidentID,
-			&i.Name,
-			&i.Round,
-			&i.Step,
-			&i.DueAt,
-			&i.State,
-			&i.Reason,
-			&i.FiredAt,
-			&i.HeldAt,
-			&i.Rests,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const wakeSteps = `-- name: WakeSteps :execrows
 update escalation e set rests = false, due_at = e.due_at - r.remaining
 from (select s.name, min(s.due_at - coalesce(s.held_at, clock_timestamp())) as remaining from escalation s

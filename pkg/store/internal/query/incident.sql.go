@@ -7,31 +7,31 @@ package query
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
 )
 
 const addTimeline = `-- name: AddTimeline :exec
-insert into timeline (incident_id, sequence, at, actor, type, text) values ($1, $2, clock_timestamp(), $3, $4, $5)
+insert into timeline (incident_id, sequence, at, actor, type, text)
+select unnest($1::uuid[]), unnest($2::int[]), clock_timestamp(), unnest($3::text[]), unnest($4::text[]), unnest($5::text[])
 `
 
 type AddTimelineParams struct {
-	IncidentID uuid.UUID
-	Sequence   int
-	Actor      string
-	Type       string
-	Text       string
+	IncidentIds []uuid.UUID
+	Sequences   []int
+	Actors      []string
+	Types       []string
+	Texts       []string
 }
 
 func (q *Queries) AddTimeline(ctx context.Context, arg AddTimelineParams) error {
 	_, err := q.db.Exec(ctx, addTimeline,
-		arg.IncidentID,
-		arg.Sequence,
-		arg.Actor,
-		arg.Type,
-		arg.Text,
+		arg.IncidentIds,
+		arg.Sequences,
+		arg.Actors,
+		arg.Types,
+		arg.Texts,
 	)
 	return err
 }
@@ -197,37 +197,6 @@ func (q *Queries) IncidentStates(ctx context.Context, ids []uuid.UUID) ([]Incide
 	return items, nil
 }
 
-const lastResolvedIncident = `-- name: LastResolvedIncident :one
-select id, key, source, topic, title, state, criticality, count, firing, resolved, truncated, revision, sequence, opened_at, acknowledged_at, acknowledged_by, resolved_at, resolved_by, snoozed_until from incident where key = $1 and state = 'resolved' order by resolved_at desc limit 1
-`
-
-func (q *Queries) LastResolvedIncident(ctx context.Context, key string) (Incident, error) {
-	row := q.db.QueryRow(ctx, lastResolvedIncident, key)
-	var i Incident
-	err := row.Scan(
-		&i.ID,
-		&i.Key,
-		&i.Source,
-		&i.Topic,
-		&i.Title,
-		&i.State,
-		&i.Criticality,
-		&i.Count,
-		&i.Firing,
-		&i.Resolved,
-		&i.Truncated,
-		&i.Revision,
-		&i.Sequence,
-		&i.OpenedAt,
-		&i.AcknowledgedAt,
-		&i.AcknowledgedBy,
-		&i.ResolvedAt,
-		&i.ResolvedBy,
-		&i.SnoozedUntil,
-	)
-	return i, err
-}
-
 const lastTimeline = `-- name: LastTimeline :many
 select t.actor, t.text, t.at, (clock_timestamp() - t.at)::interval as age
 from timeline t where t.incident_id = $1 and t.type = $2 order by t.sequence desc limit 1
@@ -386,103 +355,71 @@ func (q *Queries) OpenIncident(ctx context.Context, arg OpenIncidentParams) (Ope
 	return i, err
 }
 
-const putAlert = `-- name: PutAlert :exec
-insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, clock_timestamp(), clock_timestamp())
-on conflict (incident_id, fingerprint) do update set topic = excluded.topic, criticality = excluded.criticality, status = excluded.status,
-  title = excluded.title, text = excluded.text, labels = excluded.labels, links = excluded.links, starts_at = excluded.starts_at,
-  ends_at = excluded.ends_at, count = excluded.count, last_seen_at = excluded.last_seen_at
-`
-
-type PutAlertParams struct {
-	ID          uuid.UUID
-	IncidentID  uuid.UUID
-	Fingerprint string
-	Topic       string
-	Criticality string
-	Status      string
-	Title       string
-	Text        string
-	Labels      json.RawMessage
-	Links       json.RawMessage
-	StartsAt    time.Time
-	EndsAt      *time.Time
-	Count       int
-}
-
-func (q *Queries) PutAlert(ctx context.Context, arg PutAlertParams) error {
-	_, err := q.db.Exec(ctx, putAlert,
-		arg.ID,
-		arg.IncidentID,
-		arg.Fingerprint,
-		arg.Topic,
-		arg.Criticality,
-		arg.Status,
-		arg.Title,
-		arg.Text,
-		arg.Labels,
-		arg.Links,
-		arg.StartsAt,
-		arg.EndsAt,
-		arg.Count,
-	)
-	return err
-}
-
-const putContent = `-- name: PutContent :exec
-insert into content (id, revision, body) values ($1, $2, $3)
+const putContents = `-- name: PutContents :exec
+insert into content (id, revision, body)
+select unnest($1::uuid[]), unnest($2::int[]), unnest($3::text[])::jsonb
 on conflict (id) do update set revision = excluded.revision, body = excluded.body where content.revision <= excluded.revision
 `
 
-func (q *Queries) PutContent(ctx context.Context, iD uuid.UUID, revision int, body json.RawMessage) error {
-	_, err := q.db.Exec(ctx, putContent, iD, revision, body)
+// An older revision never replaces a newer one. No id may occur twice.
+func (q *Queries) PutContents(ctx context.Context, ids []uuid.UUID, revisions []int, bodies []string) error {
+	_, err := q.db.Exec(ctx, putContents, ids, revisions, bodies)
 	return err
 }
 
-const saveIncident = `-- name: SaveIncident :exec
-update incident set title = $1, state = $2, criticality = $3, count = $4, firing = $5, resolved = $6,
-  truncated = $7, revision = $8, sequence = $9, acknowledged_at = $10, acknowledged_by = $11,
-  resolved_at = $12, resolved_by = $13, topic = $14, snoozed_until = $15
-where id = $16
+const saveIncidents = `-- name: SaveIncidents :exec
+with v as materialized (
+  select unnest($1::uuid[]) as id, unnest($2::text[]) as topic, unnest($3::text[]) as title, unnest($4::text[]) as state,
+    unnest($5::text[]) as criticality, unnest($6::bigint[]) as count, unnest($7::int[]) as firing,
+    unnest($8::int[]) as resolved, unnest($9::int[]) as truncated, unnest($10::int[]) as revision,
+    unnest($11::int[]) as sequence, unnest($12::text[]) as acknowledged_at, unnest($13::text[]) as acknowledged_by,
+    unnest($14::text[]) as resolved_at, unnest($15::text[]) as resolved_by, unnest($16::text[]) as snoozed_until
+)
+update incident i set topic = v.topic, title = v.title, state = v.state, criticality = v.criticality, count = v.count, firing = v.firing,
+  resolved = v.resolved, truncated = v.truncated, revision = v.revision, sequence = v.sequence,
+  acknowledged_at = nullif(v.acknowledged_at, '')::timestamptz, acknowledged_by = nullif(v.acknowledged_by, ''),
+  resolved_at = nullif(v.resolved_at, '')::timestamptz, resolved_by = nullif(v.resolved_by, ''), snoozed_until = nullif(v.snoozed_until, '')::timestamptz
+from v where i.id = any(array[v.id])
 `
 
-type SaveIncidentParams struct {
-	Title          string
-	State          string
-	Criticality    string
-	Count          int
-	Firing         int
-	Resolved       int
-	Truncated      int
-	Revision       int
-	Sequence       int
-	AcknowledgedAt *time.Time
-	AcknowledgedBy *string
-	ResolvedAt     *time.Time
-	ResolvedBy     *string
-	Topic          string
-	SnoozedUntil   *time.Time
-	ID             uuid.UUID
+type SaveIncidentsParams struct {
+	Ids             []uuid.UUID
+	Topics          []string
+	Titles          []string
+	States          []string
+	Criticalities   []string
+	Counts          []int
+	Firings         []int
+	Resolveds       []int
+	Truncateds      []int
+	Revisions       []int
+	Sequences       []int
+	AcknowledgedAts []string
+	AcknowledgedBys []string
+	ResolvedAts     []string
+	ResolvedBys     []string
+	SnoozedUntils   []string
 }
 
-func (q *Queries) SaveIncident(ctx context.Context, arg SaveIncidentParams) error {
-	_, err := q.db.Exec(ctx, saveIncident,
-		arg.Title,
-		arg.State,
-		arg.Criticality,
-		arg.Count,
-		arg.Firing,
-		arg.Resolved,
-		arg.Truncated,
-		arg.Revision,
-		arg.Sequence,
-		arg.AcknowledgedAt,
-		arg.AcknowledgedBy,
-		arg.ResolvedAt,
-		arg.ResolvedBy,
-		arg.Topic,
-		arg.SnoozedUntil,
-		arg.ID,
+// All that may change of incidents, each once. What may be missing is a text, and empty then.
+func (q *Queries) SaveIncidents(ctx context.Context, arg SaveIncidentsParams) error {
+	_, err := q.db.Exec(ctx, saveIncidents,
+		arg.Ids,
+		arg.Topics,
+		arg.Titles,
+		arg.States,
+		arg.Criticalities,
+		arg.Counts,
+		arg.Firings,
+		arg.Resolveds,
+		arg.Truncateds,
+		arg.Revisions,
+		arg.Sequences,
+		arg.AcknowledgedAts,
+		arg.AcknowledgedBys,
+		arg.ResolvedAts,
+		arg.ResolvedBys,
+		arg.SnoozedUntils,
 	)
 	return err
 }

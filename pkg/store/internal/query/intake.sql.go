@@ -12,48 +12,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const alertsByFingerprint = `-- name: AlertsByFingerprint :many
-
-select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where incident_id = $1 and fingerprint = any($2::text[])
-`
-
-// What intake needs beside the plain rows: whole groups of alerts at once.
-func (q *Queries) AlertsByFingerprint(ctx context.Context, incidentID uuid.UUID, fingerprints []string) ([]Alert, error) {
-	rows, err := q.db.Query(ctx, alertsByFingerprint, incidentID, fingerprints)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Alert
-	for rows.Next() {
-		var i Alert
-		if err := rows.Scan(
-			&i.ID,
-			&i.IncidentID,
-			&i.Fingerprint,
-			&i.Topic,
-			&i.Criticality,
-			&i.Status,
-			&i.Title,
-			&i.Text,
-			&i.Labels,
-			&i.Links,
-			&i.StartsAt,
-			&i.EndsAt,
-			&i.Count,
-			&i.FirstSeenAt,
-			&i.LastSeenAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const anyUnrouted = `-- name: AnyUnrouted :one
 select exists (
   select 1 from incident i where i.state <> 'resolved' and i.topic = $1 and not exists (select 1 from delivery d where d.incident_id = i.id)
@@ -126,8 +84,9 @@ func (q *Queries) LastAnnounced(ctx context.Context, key string) (time.Time, err
 }
 
 const putAlerts = `-- name: PutAlerts :exec
+
 with v as (
-  select unnest($2::uuid[]) as id, unnest($3::text[]) as fingerprint, unnest($4::text[]) as topic,
+  select unnest($1::uuid[]) as id, unnest($2::uuid[]) as incident_id, unnest($3::text[]) as fingerprint, unnest($4::text[]) as topic,
     unnest($5::text[]) as criticality, unnest($6::text[]) as status, unnest($7::text[]) as title,
     unnest($8::text[]) as text, unnest($9::text[]) as labels, unnest($10::text[]) as links,
     unnest($11::timestamptz[]) as starts_at, unnest($12::boolean[]) as ended, unnest($13::timestamptz[]) as ends_at,
@@ -136,7 +95,7 @@ with v as (
   insert into event (at, type, topic, body) select clock_timestamp(), 'alert', v.topic, v.told::json from v where v.told <> ''
 )
 insert into alert (id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at)
-select v.id, $1, v.fingerprint, v.topic, v.criticality, v.status, v.title, v.text, v.labels::jsonb, v.links::jsonb, v.starts_at,
+select v.id, v.incident_id, v.fingerprint, v.topic, v.criticality, v.status, v.title, v.text, v.labels::jsonb, v.links::jsonb, v.starts_at,
   case when v.ended then v.ends_at end, v.count, clock_timestamp(), clock_timestamp()
 from v
 on conflict (incident_id, fingerprint) do update set topic = excluded.topic, criticality = excluded.criticality, status = excluded.status,
@@ -145,8 +104,8 @@ on conflict (incident_id, fingerprint) do update set topic = excluded.topic, cri
 `
 
 type PutAlertsParams struct {
-	IncidentID    uuid.UUID
 	Ids           []uuid.UUID
+	IncidentIds   []uuid.UUID
 	Fingerprints  []string
 	Topics        []string
 	Criticalities []string
@@ -162,12 +121,13 @@ type PutAlertsParams struct {
 	Tolds         []string
 }
 
-// PutAlert for a whole group in one statement, and what listeners are told of it, where that is not empty. No fingerprint may
-// occur twice in it.
+// What intake needs beside the plain rows: whole groups of alerts at once.
+// Alerts of whole groups in one statement, and what listeners are told of them, where that is not empty. No fingerprint of an
+// incident may occur twice in it.
 func (q *Queries) PutAlerts(ctx context.Context, arg PutAlertsParams) error {
 	_, err := q.db.Exec(ctx, putAlerts,
-		arg.IncidentID,
 		arg.Ids,
+		arg.IncidentIds,
 		arg.Fingerprints,
 		arg.Topics,
 		arg.Criticalities,

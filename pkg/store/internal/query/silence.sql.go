@@ -94,18 +94,6 @@ func (q *Queries) AddSilence(ctx context.Context, arg AddSilenceParams) (Silence
 	return i, err
 }
 
-const anySilence = `-- name: AnySilence :one
-select (exists (select 1 from silence s where s.ends_at > now() and s.starts_at <= now())
-  or exists (select 1 from silenced_alert a where a.incident_id = $1))::boolean as found
-`
-
-func (q *Queries) AnySilence(ctx context.Context, incidentID uuid.UUID) (bool, error) {
-	row := q.db.QueryRow(ctx, anySilence, incidentID)
-	var found bool
-	err := row.Scan(&found)
-	return found, err
-}
-
 const editSilence = `-- name: EditSilence :execrows
 update silence set ends_at = coalesce($1, ends_at), reason = coalesce($2, reason), edited_at = clock_timestamp(), edited_by = $3::text
 where id = $4 and ends_at > clock_timestamp()

@@ -1,0 +1,46 @@
+-- What alerts that are taken in one transaction ask of their incidents: for all of them at once, or for one.
+
+-- name: LockLiveIncidents :many
+-- The live incidents of the keys that nobody else holds. Whoever waits for one would let all others wait.
+select * from incident where key = any(@keys::text[]) and state <> 'resolved' order by id for update skip locked;
+
+-- name: LiveKeys :many
+-- Those of the keys that have a live incident, whoever holds it.
+select key from incident where key = any(@keys::text[]) and state <> 'resolved';
+
+-- name: LastResolvedIncidents :many
+-- Of each key the incident that was resolved last.
+select * from incident where id = any(array(
+  select l.id from unnest(@keys::text[]) as k(key)
+  cross join lateral (select i.id from incident i where i.key = k.key and i.state = 'resolved' order by i.resolved_at desc limit 1) l
+));
+
+-- name: AlertsByFingerprints :many
+-- Each is found by index, however many there are and whatever the planner believes of it.
+with v as materialized (select unnest(@incident_ids::uuid[]) as incident_id, unnest(@fingerprints::text[]) as fingerprint)
+select * from alert where id = any(array(
+  select l.id from v cross join lateral (select a.id from alert a where a.incident_id = v.incident_id and a.fingerprint = v.fingerprint limit 1) l
+));
+
+-- name: AlertsOfIncidents :many
+-- Of each incident so many, those that AlertsOfIncident gives.
+with v as materialized (select unnest(@incident_ids::uuid[]) as incident_id, unnest(@mosts::int[]) as most)
+select * from alert where id = any(array(
+  select l.id from v cross join lateral (
+    select a.id from alert a where a.incident_id = v.incident_id order by (a.status = 'firing') desc, a.starts_at desc, a.id desc limit v.most
+  ) l
+));
+
+-- name: LockDeliveriesOfIncidents :many
+select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,
+  open_attempt, doubt, form, denials, queue, overdue, stop_state, stop_reason, card_id, wait_until, expires_at, created_at, called_at, lease_token, version,
+  clock_timestamp()::timestamptz as claimed_at, next_at as was_due
+from delivery where incident_id = any(@incident_ids::uuid[]) order by id for update;
+
+-- name: StepsOfIncidents :many
+select * from escalation where incident_id = any(@incident_ids::uuid[]) order by id for update;
+
+-- name: AnySilences :one
+-- Whether any holds, and which incidents have alerts that one keeps back.
+select exists (select 1 from silence s where s.ends_at > now() and s.starts_at <= now())::boolean as found,
+  array(select distinct a.incident_id from silenced_alert a where a.incident_id = any(@incident_ids::uuid[]))::uuid[] as keeping;
