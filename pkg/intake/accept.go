@@ -80,7 +80,7 @@ func (i *Intake) accept(ctx context.Context, tx *store.Tx, f *config.File, g Gro
 	}
 	r.Deliveries, err = c.write(ctx)
 	r.State = c.inc.State
-	if c.visible || len(r.Deliveries) > 0 {
+	if c.moved {
 		r.wake = tx.Now()
 	}
 	return r, c, err
@@ -265,7 +265,7 @@ func (i *Intake) afterwards(ctx context.Context, tx *store.Tx, f *config.File, g
 		return Result{}, false, fmt.Errorf("write the alerts: %w", err)
 	}
 	_, err = c.write(ctx)
-	if c.visible {
+	if c.moved {
 		r.wake = tx.Now()
 	}
 	return r, true, err

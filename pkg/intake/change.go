@@ -27,6 +27,8 @@ type change struct {
 	redact  func(string) string
 	visible bool // what cards show has changed: the revision is raised
 
+	moved bool // written: there is something to do for the workers
+
 	entries []card.Entry
 	told    []plan.Change // changes that notices and events tell of
 	ended   string        // why pages end: acknowledged, resolved; empty: they don't
@@ -185,11 +187,13 @@ func (c *change) write(ctx context.Context) ([]Made, error) {
 	if err != nil {
 		return nil, err
 	}
+	moves := c.moves()
+	c.moved = len(made)+len(moves)+len(c.due) > 0
 	if c.later != nil {
-		*c.later = append(*c.later, c.moves()...)
+		*c.later = append(*c.later, moves...)
 		return made, nil
 	}
-	return made, apply(ctx, c.tx, c.moves())
+	return made, apply(ctx, c.tx, moves)
 }
 
 func apply(ctx context.Context, tx *store.Tx, moves []delivery.Step) error {

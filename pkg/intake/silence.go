@@ -183,7 +183,7 @@ func Silences(rows []store.Silence) []plan.Silence {
 // unsilenced keeps back those of the firing alerts that a silence hides, and gives the others. Each silence is said once on
 // the timeline for what it keeps back anew.
 func (c *change) unsilenced(ctx context.Context, alerts []plan.Alert) ([]plan.Alert, error) {
-	if found, err := c.tx.AnySilence(ctx, c.inc.ID); err != nil || !found {
+	if found, err := c.tx.AnySilence(ctx, c.inc.ID, c.created); err != nil || !found {
 		return alerts, err
 	}
 	rows, err := c.tx.ActiveSilences(ctx)

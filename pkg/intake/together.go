@@ -101,7 +101,11 @@ func (i *Intake) takeUnits(ctx context.Context, f *config.File, units []*unit, s
 	if len(able) == 0 {
 		return nil
 	}
-	return i.store.InTx(ctx, func(tx *store.Tx) error {
+	in := i.store.InBatchTx
+	if solo {
+		in = i.store.InTx
+	}
+	return in(ctx, func(tx *store.Tx) error {
 		if !solo { // who is alone waits for the row
 			if err := readAhead(ctx, tx, able); err != nil {
 				return err

@@ -32,6 +32,7 @@ type ahead struct {
 	steps      once[[]EscalationStep]
 	shown      once[[]Alert]
 	silences   once[bool]
+	calm       bool // no silence holds, by the database's word
 }
 
 // once is one question about incidents.
@@ -207,7 +208,7 @@ func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert
 		}
 		return convert(rows, toAlert)
 	}
-	return tx.ahead.shown.of(tx.calm(), inc.ID, func(ids []uuid.UUID) (map[uuid.UUID][]Alert, error) {
+	return tx.ahead.shown.of(tx.few(), inc.ID, func(ids []uuid.UUID) (map[uuid.UUID][]Alert, error) {
 		mosts := make([]int, len(ids))
 		for n, id := range ids {
 			// Those that this transaction writes may leave their place in the row to others.
@@ -221,8 +222,8 @@ func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert
 	})
 }
 
-// calm are the incidents read ahead that are no floods.
-func (tx *Tx) calm() []uuid.UUID {
+// few are the incidents read ahead that are no floods.
+func (tx *Tx) few() []uuid.UUID {
 	var ids []uuid.UUID
 	for _, inc := range tx.ahead.live {
 		if inc.Firing+inc.Resolved <= flood {
@@ -258,13 +259,17 @@ func (tx *Tx) Steps(ctx context.Context, incidentID uuid.UUID) ([]EscalationStep
 }
 
 // AnySilence says whether any silence holds, or keeps something of the incident back. Most of the time none does, and one
-// question is enough.
-func (tx *Tx) AnySilence(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+// question is enough: created says that the transaction has opened the incident, so that nothing of it is kept back.
+func (tx *Tx) AnySilence(ctx context.Context, incidentID uuid.UUID, created bool) (bool, error) {
+	if created && tx.ahead.calm {
+		return false, nil
+	}
 	return tx.ahead.silences.of(tx.ahead.ids, incidentID, func(ids []uuid.UUID) (map[uuid.UUID]bool, error) {
 		r, err := tx.q.AnySilences(ctx, ids)
 		if err != nil {
 			return nil, fmt.Errorf("look for silences: %w", err)
 		}
+		tx.ahead.calm = !r.Found
 		out := map[uuid.UUID]bool{}
 		for _, id := range ids {
 			out[id] = r.Found || slices.Contains(r.Keeping, id)

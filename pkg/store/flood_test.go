@@ -50,7 +50,7 @@ func TestAFloodedIncidentIsReadInPart(t *testing.T) {
 			args []string
 			most int
 		}{
-			"AlertsOfFlood": {[]string{"'" + inc.ID.String() + "'", "200"}, 400}, "AlertsByFingerprint": {[]string{"'" + inc.ID.String() + "'", "'{f7}'"}, 1},
+			"AlertsOfFlood": {[]string{"'" + inc.ID.String() + "'", "200"}, 400}, "AlertsByFingerprints": {[]string{"'{" + inc.ID.String() + "}'", "'{f7}'"}, 2},
 			"FiringCriticalities": {[]string{"'" + inc.ID.String() + "'"}, 3},
 		} {
 			p, ok := all[name]

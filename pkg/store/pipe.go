@@ -15,16 +15,15 @@ import (
 // pipe is a transaction in which what nobody waits for travels with what somebody does. Statements without an answer
 // (`:exec` in sql/queries) are kept until the next one that has an answer, or the commit, and go to the database together
 // with it, in their order: an accepted alert writes to six tables, and a way there and back for each would be most of what
-// it costs. An error of a kept statement is told by whatever took it along; the commit is sent only after all of them
-// were answered.
+// it costs. An error of a kept statement is told by whatever took it along.
 type pipe struct {
 	conn    *pgxpool.Conn
 	waiting *pgx.Batch
 	last    func(ctx context.Context) error // writes what is gathered elsewhere, before anything is sent; may be nil
 }
 
-// inPipe runs fn in a transaction of the general pool, as [pgx.BeginFunc] would.
-func (s *Store) inPipe(ctx context.Context, fn func(p *pipe) error) (err error) {
+// inPipe runs fn in a transaction of the general pool, as [pgx.BeginFunc] would. settings holds for it alone; empty: the pool's hold.
+func (s *Store) inPipe(ctx context.Context, settings string, fn func(p *pipe) error) (err error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -33,6 +32,9 @@ func (s *Store) inPipe(ctx context.Context, fn func(p *pipe) error) (err error) 
 	defer conn.Release()
 	p := &pipe{conn: conn, waiting: &pgx.Batch{}}
 	p.waiting.Queue("begin")
+	if settings != "" {
+		p.waiting.Queue(settings)
+	}
 	over := false
 	defer func() {
 		if !over && conn.Conn().PgConn().TxStatus() != 'I' {
@@ -42,11 +44,24 @@ func (s *Store) inPipe(ctx context.Context, fn func(p *pipe) error) (err error) 
 	if err := fn(p); err != nil {
 		return err
 	}
-	if err := p.flush(ctx); err != nil {
+	if err := p.gather(ctx); err != nil {
 		return err
 	}
+	// It goes with what waits: where one of those fails, the database passes over all that follows.
+	p.waiting.Queue("commit")
+	b := p.waiting
+	results := conn.SendBatch(ctx, b)
+	for range b.Len() - 1 {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close() // says the same
+			return err
+		}
+	}
 	over = true // whatever the answer is
-	tag, err := conn.Exec(ctx, "commit")
+	tag, err := results.Exec()
+	if closed := results.Close(); err == nil {
+		err = closed
+	}
 	if err == nil && tag.String() == "ROLLBACK" {
 		return pgx.ErrTxCommitRollback
 	}
@@ -92,19 +107,7 @@ func (p *pipe) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return &lastRow{results, err}
 }
 
-// flush sends what waits.
-func (p *pipe) flush(ctx context.Context) error {
-	if err := p.gather(ctx); err != nil {
-		return err
-	}
-	if p.waiting.Len() == 0 {
-		return nil
-	}
-	b := p.waiting
-	p.waiting = &pgx.Batch{}
-	return p.conn.SendBatch(ctx, b).Close()
-}
-
+// gather takes in what is kept elsewhere.
 func (p *pipe) gather(ctx context.Context) error {
 	if p.last == nil {
 		return nil

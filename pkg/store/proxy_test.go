@@ -106,12 +106,13 @@ func (p *proxy) serve(client net.Conn) {
 		if m, err := readMessage(from, 0); err != nil || write(server, m) != nil { // the start-up message has no type
 			return
 		}
+		prepared := map[string][]byte{} // texts, by name
 		for {
 			m, err := readMessage(from, 1)
 			if err != nil {
 				return
 			}
-			how, hit := p.strikes(append([]byte{m[0]}, m[5:]...))
+			how, hit := p.strikes(plain(m, prepared))
 			if hit && how == lostRequest {
 				return
 			}
@@ -145,6 +146,18 @@ func (p *proxy) serve(client net.Conn) {
 		}
 	})
 	both.Wait()
+}
+
+// plain is a message without its length. One that binds a prepared commit is as one that holds it.
+func plain(m []byte, prepared map[string][]byte) []byte {
+	words := bytes.SplitN(m[5:], []byte{0}, 3) // Parse: name, text; Bind: portal, name
+	switch {
+	case m[0] == 'P' && len(words) == 3:
+		prepared[string(words[0])] = words[1]
+	case m[0] == 'B' && len(words) == 3 && bytes.Equal(prepared[string(words[1])], commit[1:]):
+		return commit
+	}
+	return append([]byte{m[0]}, m[5:]...)
 }
 
 // readMessage reads one message: a type of the given length, four bytes of length, the rest.

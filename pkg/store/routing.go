@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -59,19 +57,6 @@ type Routing struct {
 	Topic  string
 	Labels map[string]string // of the first alert that got this answer
 	Body   json.RawMessage
-}
-
-// KeepRouting keeps an answer for a locked incident, unless it has the same already, or a hundred others.
-func (tx *Tx) KeepRouting(ctx context.Context, incidentID uuid.UUID, r Routing) error {
-	if r.Labels == nil {
-		r.Labels = map[string]string{}
-	}
-	labels, err := json.Marshal(r.Labels)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(append([]byte(r.Topic+"\n"), r.Body...))
-	return tx.q.KeepRouting(ctx, query.KeepRoutingParams{IncidentID: incidentID, Hash: hex.EncodeToString(sum[:16]), File: r.File, Topic: r.Topic, Labels: labels, Body: r.Body})
 }
 
 // Routing is what was kept for an incident, in order; nothing where it is older than this.

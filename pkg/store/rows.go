@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -20,6 +22,7 @@ type rows struct {
 	incidents query.SaveIncidentsParams
 	timeline  query.AddTimelineParams
 	content   contents
+	routing   query.KeepRoutingParams
 	seen      map[any]bool // what they are about: no row may be written twice by one statement
 }
 
@@ -68,6 +71,11 @@ func (tx *Tx) writeRows(ctx context.Context) error {
 	}
 	if len(r.timeline.IncidentIds) > 0 {
 		if err := tx.q.AddTimeline(ctx, r.timeline); err != nil {
+			return err
+		}
+	}
+	if len(r.routing.IncidentIds) > 0 {
+		if err := tx.q.KeepRouting(ctx, r.routing); err != nil {
 			return err
 		}
 	}
@@ -184,5 +192,25 @@ func (tx *Tx) PutContent(ctx context.Context, c Content) error {
 	}
 	p := &tx.rows.content
 	p.ids, p.revisions, p.bodies = append(p.ids, c.ID), append(p.revisions, c.Revision), append(p.bodies, string(c.Body))
+	return nil
+}
+
+// KeepRouting keeps an answer for a locked incident, unless it has the same already, or a hundred others.
+func (tx *Tx) KeepRouting(_ context.Context, incidentID uuid.UUID, r Routing) error {
+	if r.Labels == nil {
+		r.Labels = map[string]string{}
+	}
+	labels, err := json.Marshal(r.Labels)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(append([]byte(r.Topic+"\n"), r.Body...))
+	p := &tx.rows.routing
+	p.IncidentIds = append(p.IncidentIds, incidentID)
+	p.Hashes = append(p.Hashes, hex.EncodeToString(sum[:16]))
+	p.Files = append(p.Files, r.File)
+	p.Topics = append(p.Topics, r.Topic)
+	p.Labels = append(p.Labels, string(labels))
+	p.Bodies = append(p.Bodies, string(r.Body))
 	return nil
 }

@@ -81,10 +81,12 @@ select distinct incident_id from resting_alert where opens_at <= now() order by 
 update resting_alert set opens_at = clock_timestamp() where opens_at > clock_timestamp();
 
 -- name: KeepRouting :exec
--- So many different answers of one incident are kept at most.
+-- So many different answers of one incident are kept at most, or one round more.
 insert into routing (incident_id, hash, at, file, topic, labels, body)
-select @incident_id, @hash, clock_timestamp(), @file, @topic, @labels, @body
-where (select count(*) from routing r where r.incident_id = @incident_id) < 100
+select v.incident_id, v.hash, clock_timestamp(), v.file, v.topic, v.labels::jsonb, v.body::jsonb
+from (select unnest(@incident_ids::uuid[]) as incident_id, unnest(@hashes::text[]) as hash, unnest(@files::text[]) as file,
+  unnest(@topics::text[]) as topic, unnest(@labels::text[]) as labels, unnest(@bodies::text[]) as body) v
+where (select count(*) from routing r where r.incident_id = v.incident_id) < 100
 on conflict (incident_id, hash) do nothing;
 
 -- name: RoutingOf :many

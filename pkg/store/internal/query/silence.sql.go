@@ -7,7 +7,6 @@ package query
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -154,29 +153,31 @@ func (q *Queries) ForgetSilenced(ctx context.Context, incidentID uuid.UUID, fing
 
 const keepRouting = `-- name: KeepRouting :exec
 insert into routing (incident_id, hash, at, file, topic, labels, body)
-select $1, $2, clock_timestamp(), $3, $4, $5, $6
-where (select count(*) from routing r where r.incident_id = $1) < 100
+select v.incident_id, v.hash, clock_timestamp(), v.file, v.topic, v.labels::jsonb, v.body::jsonb
+from (select unnest($1::uuid[]) as incident_id, unnest($2::text[]) as hash, unnest($3::text[]) as file,
+  unnest($4::text[]) as topic, unnest($5::text[]) as labels, unnest($6::text[]) as body) v
+where (select count(*) from routing r where r.incident_id = v.incident_id) < 100
 on conflict (incident_id, hash) do nothing
 `
 
 type KeepRoutingParams struct {
-	IncidentID uuid.UUID
-	Hash       string
-	File       string
-	Topic      string
-	Labels     json.RawMessage
-	Body       json.RawMessage
+	IncidentIds []uuid.UUID
+	Hashes      []string
+	Files       []string
+	Topics      []string
+	Labels      []string
+	Bodies      []string
 }
 
-// So many different answers of one incident are kept at most.
+// So many different answers of one incident are kept at most, or one round more.
 func (q *Queries) KeepRouting(ctx context.Context, arg KeepRoutingParams) error {
 	_, err := q.db.Exec(ctx, keepRouting,
-		arg.IncidentID,
-		arg.Hash,
-		arg.File,
-		arg.Topic,
+		arg.IncidentIds,
+		arg.Hashes,
+		arg.Files,
+		arg.Topics,
 		arg.Labels,
-		arg.Body,
+		arg.Bodies,
 	)
 	return err
 }
