@@ -29,7 +29,7 @@ select * from alert where id = any(array(
   select l.id from v cross join lateral (
     select a.id from alert a where a.incident_id = v.incident_id order by (a.status = 'firing') desc, a.starts_at desc, a.id desc limit v.most
   ) l
-));
+)) order by (status = 'firing') desc, starts_at desc, id desc;
 
 -- name: LockDeliveriesOfIncidents :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,

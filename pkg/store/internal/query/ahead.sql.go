@@ -63,7 +63,7 @@ select id, incident_id, fingerprint, topic, criticality, status, title, text, la
   select l.id from v cross join lateral (
     select a.id from alert a where a.incident_id = v.incident_id order by (a.status = 'firing') desc, a.starts_at desc, a.id desc limit v.most
   ) l
-))
+)) order by (status = 'firing') desc, starts_at desc, id desc
 `
 
 // Of each incident so many, those that AlertsOfIncident gives.
