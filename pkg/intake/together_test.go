@@ -115,6 +115,9 @@ func TestAFloodIntoOneIncidentIsOneChange(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+	if n := one[int](w, "select count(*) from event where type = 'alert'"); n != 44 {
+		t.Errorf("listeners are told of %d alerts", n)
+	}
 	if inc := w.incident(results[0].IncidentID); inc.Firing != 39 || inc.Resolved != 1 || inc.Count != 43 {
 		t.Errorf("%+v", inc)
 	}

@@ -141,6 +141,7 @@ func TestWhatIsReadAheadIsWhatIsThere(t *testing.T) {
 		if _, err := tx.ReadAhead(t.Context(), expected); err != nil {
 			return err
 		}
+		s.look(tx, "bare", "f1") // now all others are read
 		before := s.look(tx, "full", "f1")
 		a := before.Alerts["f1"]
 		a.Title = "changed"
