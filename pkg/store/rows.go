@@ -57,6 +57,9 @@ func (tx *Tx) gather(ctx context.Context, what any) error {
 
 // writeRows hands what is gathered to the pipe.
 func (tx *Tx) writeRows(ctx context.Context) error {
+	if tx.holding {
+		return nil
+	}
 	r := tx.rows
 	tx.rows = rows{}
 	if len(r.incidents.Ids) > 0 {

@@ -28,6 +28,7 @@ type Tx struct {
 	telling bool
 	ahead   ahead
 	rows    rows
+	holding bool // rows stay where they are
 }
 
 // Ended is a delivery that came to a state in which no worker acts, by someone who is not a worker: an answer, a person's
@@ -97,6 +98,9 @@ func (tx *Tx) Now() time.Time { return tx.now }
 // OpenIncident returns the live incident of in.Key, locked, or makes it from in. Two replicas that get the same alert
 // at once meet on its row: one makes it, the other waits and gets it.
 func (tx *Tx) OpenIncident(ctx context.Context, in Incident) (inc Incident, created bool, err error) {
+	// Nothing that is gathered is about an incident of this key: a crowd of new incidents writes all its rows together.
+	tx.holding = tx.ahead.keys[in.Key]
+	defer func() { tx.holding = false }()
 	r, err := tx.q.OpenIncident(ctx, query.OpenIncidentParams{ID: in.ID, Key: in.Key, Source: in.Source, Topic: in.Topic, Title: in.Title, Criticality: in.Criticality})
 	if err != nil {
 		return Incident{}, false, err
