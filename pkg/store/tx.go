@@ -230,13 +230,6 @@ func maybe[R, T any](f func(R) T) func(R, error) (T, bool, error) {
 	}
 }
 
-func text(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
 func toIncident(r query.Incident) Incident {
 	return Incident{
 		ID: r.ID, Key: r.Key, Source: r.Source, Topic: r.Topic, Title: r.Title, State: message.State(r.State), Criticality: r.Criticality, Count: r.Count,
