@@ -198,9 +198,11 @@ func (tx *Tx) AlertsByFingerprint(ctx context.Context, incidentID uuid.UUID, fin
 const flood = 500
 
 // ShownAlerts are the first alerts of an incident, firing first, newest first, for what is done with each further alert: their cost
-// does not grow with those that there are. What this transaction has written of them may be missing in it.
+// does not grow with those that there are. What this transaction has written of them may be missing in it, where they were read ahead.
 func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert, error) {
 	limit = min(limit, 10_000)
+	_, tx.holding = tx.ahead.writes[inc.ID] // what is gathered may go later, with that of the others
+	defer func() { tx.holding = false }()
 	if inc.Firing+inc.Resolved > flood {
 		rows, err := tx.q.AlertsOfFlood(ctx, inc.ID, limit)
 		if err != nil {
