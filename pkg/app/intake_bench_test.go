@@ -102,8 +102,16 @@ func setting(name string, otherwise int) int {
 	return otherwise
 }
 
-// BenchmarkIntake measures the answer to a source: one replica, 16 connections, 1,000 alerts a second for ten seconds, the
-// first tenth of which open incidents and the others join one, each with a fingerprint of its own. The budget is p99 < 100 ms.
+// incidentOf is the incident of the i-th alert: each tenth opens one, and the others join one of those that there are, any of them.
+func incidentOf(i int) int {
+	if i%10 == 0 {
+		return i / 10
+	}
+	return int(uint64(i) * 2654435761 % uint64(i/10+1)) //nolint:gosec // small and positive
+}
+
+// BenchmarkIntake measures the answer to a source: one replica, 16 connections, 1,000 alerts a second for ten seconds, a
+// tenth of which open incidents and the others join one, each with a fingerprint of its own. The budget is p99 < 100 ms.
 func BenchmarkIntake(b *testing.B) {
 	db, address := benchReplica(b, fmt.Sprintf(`
 notifiers: {team-log: {type: log, path: %q}}
@@ -116,7 +124,7 @@ routes: [{match: "#", notify: [team-log]}]
 	}
 	for b.Loop() {
 		sent, refused := sources(b, address, n, rate, func(i int) api.Alert {
-			return api.Alert{Kind: "load", Criticality: "high", Job: "web", Key: fmt.Sprint("incident ", i%(n/10)), Title: fmt.Sprint("Load of host ", i), Labels: map[string]string{"host": fmt.Sprint(i)}}
+			return api.Alert{Kind: "load", Criticality: "high", Job: "web", Key: fmt.Sprint("incident ", incidentOf(i)), Title: fmt.Sprint("Load of host ", i), Labels: map[string]string{"host": fmt.Sprint(i)}}
 		})
 		if stored := one[int](b, db, "select count(*) from alert"); stored < sent-refused {
 			b.Fatalf("%d alerts were answered with a 202 and %d are in the database", sent-refused, stored)
