@@ -36,7 +36,7 @@ var floors = []struct {
 		"pkg/provider", "pkg/provider/wire", "pkg/provider/chattest", "pkg/store/internal/query", "pkg/store/pglocal",
 	}},
 	{"2: one effect each, its fake beside it", []string{
-		"pkg/store", "pkg/client",
+		"pkg/store", "pkg/client", "pkg/ical",
 		"pkg/provider/slack", "pkg/provider/telegram", "pkg/provider/webhook", "pkg/provider/logfile",
 		"pkg/provider/slack/slacktest", "pkg/provider/telegram/telegramtest",
 	}},

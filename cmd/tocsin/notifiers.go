@@ -114,7 +114,7 @@ func (p *program) notifiersTestCommand() *cobra.Command {
 			return fmt.Errorf("it was not sent: %s, %s", d.State, d.Reason)
 		}),
 	}
-	cmd.Flags().StringVar(&t.To, "to", "", "for a notifier that sends to people: user:ID or schedule:ID")
+	cmd.Flags().StringVar(&t.To, "to", "", "for a notifier that sends to people: user:ID, schedule:ID or layer:ID/NAME")
 	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the outcome; 0: not at all")
 	return cmd
 }

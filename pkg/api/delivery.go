@@ -12,7 +12,7 @@ type Delivery struct {
 	IncidentID      string              `json:"incident_id,omitempty"`
 	Kind            string              `json:"kind" doc:"page, card, thread, notice, event, bulk."`
 	Notifier        string              `json:"notifier"`
-	Target          string              `json:"target" doc:"Whom or what it is for: channel, schedule:ID, user:ID, url, log."`
+	Target          string              `json:"target" doc:"Whom or what it is for: channel, schedule:ID, layer:ID/NAME, user:ID, url, log."`
 	State           string              `json:"state" doc:"pending; done: sent, assumed, canceled; dead: rejected, unreachable, held, exhausted, expired."`
 	Reason          string              `json:"reason" doc:"Why it stands there, for programs."`
 	Sentence        string              `json:"sentence" doc:"The same for people."`

@@ -87,7 +87,7 @@ type ExplainedSilence struct {
 type ExplainedPerson struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"`
-	Target     string   `json:"target" doc:"As the file names them: schedule:ID or user:ID."`
+	Target     string   `json:"target" doc:"As the file names them: schedule:ID, layer:ID/NAME or user:ID."`
 	Escalation string   `json:"escalation"`
 	Step       int      `json:"step" doc:"From 1."`
 	After      string   `json:"after" doc:"How long after the beginning: 0s is at once." example:"10m0s"`

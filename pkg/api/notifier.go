@@ -43,7 +43,7 @@ type Pause struct {
 
 // Trial is the body of POST /v1/notifiers/{name}/test. It may be left out.
 type Trial struct {
-	To string `json:"to,omitempty" maxLength:"300" doc:"Only for a notifier that sends to people: user:ID or schedule:ID." example:"user:ana"`
+	To string `json:"to,omitempty" maxLength:"300" doc:"Only for a notifier that sends to people: user:ID, schedule:ID or layer:ID/NAME." example:"user:ana"`
 }
 
 // Tried is the answer to POST /v1/notifiers/{name}/test.

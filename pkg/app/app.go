@@ -73,9 +73,9 @@ type App struct {
 	accounts   atomic.Pointer[[]plan.Account]
 	unfound    sync.Map // account of a notifier and e-mail address -> when the chat last said that it knows nobody of it
 	receivers  receivers
-	overrides  atomic.Pointer[map[string][]oncall.Override] // by schedule, as the roster was last written
-	overridden chan struct{}                                // an override was made or ended
-	dead       chan struct{}                                // a delivery died
+	overrides  atomic.Pointer[oncall.Overlay] // as the roster was last written
+	overridden chan struct{}                  // an override was made or ended
+	dead       chan struct{}                  // a delivery died
 	stopping   atomic.Bool
 
 	logSecrets *atomic.Pointer[redact.Set] // of the log; may be nil

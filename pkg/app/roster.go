@@ -49,14 +49,14 @@ func (a *App) rosterChanged() {
 func (a *App) writeRoster(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rosterTimeout)
 	defer cancel()
-	return a.store.PutShifts(ctx, func(now time.Time, overrides map[string][]oncall.Override) []store.Shift {
+	return a.store.PutShifts(ctx, func(now time.Time, overrides oncall.Overlay) []store.Shift {
 		a.overrides.Store(&overrides)
 		return roster(a.file().WithOverrides(overrides), now)
 	})
 }
 
-// gaps is in how many schedules nobody is on call now, those left out whose gaps are meant. Overrides are those that the last
-// look at the database found.
+// gaps is in how many schedules nobody is on call now, those left out whose gaps are meant. What lies over the file is what
+// the last look at the database found.
 func (a *App) gaps() int {
 	f, n := a.file(), 0
 	if o := a.overrides.Load(); o != nil {

@@ -80,7 +80,8 @@ func Page(s Snapshot, name, link string, o Options) message.Message {
 // reason says why this person is paged.
 func reason(name, target string) string {
 	kind, id, _ := strings.Cut(target, ":")
-	id, _, _ = strings.Cut(id, "/")
+	id, layer, _ := strings.Cut(id, "/")
+	layer, _, _ = strings.Cut(layer, "/")
 	greet := ""
 	if name != "" {
 		greet = name + ", "
@@ -88,6 +89,8 @@ func reason(name, target string) string {
 	switch {
 	case kind == "schedule" && id != "":
 		return greet + "you are on call for " + id + "."
+	case kind == "layer" && layer != "":
+		return greet + "you are on call for " + id + ", layer " + layer + "."
 	case kind == "user" && id != "":
 		return greet + "this incident is escalated to you."
 	}

@@ -8,7 +8,7 @@ import (
 // Options is what the one who shows an incident knows beside it.
 type Options struct {
 	PublicURL string // what tocsin calls itself; the card's small print names it
-	Target    string // page: whom it is for, "schedule:primary" or "user:ana"; says why this person is paged
+	Target    string // page: whom it is for, "schedule:primary", "layer:primary/nights" or "user:ana"; says why this person is paged
 	Repeat    bool   // an earlier attempt of the same effect may have arrived: the small print says so
 }
 

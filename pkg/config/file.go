@@ -20,6 +20,7 @@ type File struct {
 	Schedules   []oncall.Schedule
 	Notices     map[string]Notices   // by schedule
 	UserGroups  map[string]UserGroup // by schedule; only those that have one
+	Calendars   map[string]Calendar  // by [oncall.Layer.Calendar]
 	Escalations map[string]Escalation
 	Notifiers   map[string]Notifier
 	Routes      []Route
@@ -31,6 +32,7 @@ type File struct {
 	Checksum    string        // sha256 of the file's text with ${NAME} unfilled, first 12 hex digits
 	Warnings    []string      // what check warns of
 	SecretFiles []string      // the files that ${file:PATH} was filled from: a change of one is a change of the file
+	imports     *imports      // may be nil
 }
 
 // Server is where tocsin listens and what it calls itself.
@@ -89,7 +91,7 @@ type Escalation struct {
 // Step is one step of an escalation. After counts from the round's start.
 type Step struct {
 	After  time.Duration
-	Page   []string // "schedule:ID", "user:ID"
+	Page   []string // "schedule:ID", "layer:ID/NAME", "user:ID"
 	Notify []string // notifier names
 }
 

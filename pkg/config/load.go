@@ -57,7 +57,7 @@ func Parse(name string, text []byte, env func(string) (string, bool)) (*File, *r
 		return nil, redact.New(nil), Errors{{File: name, Line: 1, Column: 1, Message: "the file is empty", Hint: "README.md shows one to begin with"}}
 	}
 	sum := sha256.Sum256(text)
-	l := &loader{reader: newReader(name, root, env), file: &File{Checksum: hex.EncodeToString(sum[:])[:12]}}
+	l := &loader{reader: newReader(name, root, env), file: &File{Checksum: hex.EncodeToString(sum[:])[:12], imports: &imports{of: map[string]imported{}}}}
 	l.read(l.reader.child(root, "").object())
 	set := redact.New(l.reader.used)
 	if problems := l.reader.problems; len(problems) > 0 {
@@ -143,6 +143,7 @@ func (l *loader) warn(format string, args ...any) {
 func (l *loader) warnings() {
 	l.warnSelf()
 	l.warnSources()
+	l.warnCalendars()
 	warned := map[string]bool{}
 	for _, name := range keys(l.file.Escalations) {
 		for _, id := range l.file.paged(l.file.Escalations[name]) {
@@ -159,9 +160,13 @@ func (f *File) paged(e Escalation) []string {
 	var all []string
 	for _, s := range e.Steps {
 		for _, target := range s.Page {
-			if kind, id, _ := strings.Cut(target, ":"); kind == aSchedule {
-				all = append(all, f.people(id)...)
-			} else {
+			switch kind, id, _ := strings.Cut(target, ":"); kind {
+			case aSchedule:
+				all = append(all, f.people(id, "")...)
+			case aLayer:
+				schedule, layer, _ := strings.Cut(id, "/")
+				all = append(all, f.people(schedule, layer)...)
+			default:
 				all = append(all, id)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 const (
 	aUser       = "user"
 	aSchedule   = "schedule"
+	aLayer      = "layer"
 	anEscape    = "escalation"
 	aNotifier   = "notifier"
 	maxRepeat   = 100
@@ -108,7 +109,7 @@ func contact(o *object) Contact {
 }
 
 func (l *loader) schedules(root *object) {
-	l.file.Notices, l.file.UserGroups = map[string]Notices{}, map[string]UserGroup{}
+	l.file.Notices, l.file.UserGroups, l.file.Calendars = map[string]Notices{}, map[string]UserGroup{}, map[string]Calendar{}
 	for _, v := range root.get("schedules").list() {
 		o := v.object()
 		if o == nil {
@@ -118,7 +119,9 @@ func (l *loader) schedules(root *object) {
 		s.Name = o.str("name", s.ID)
 		o.require("time_zone", "hand-offs are wall clocks of this zone; write it like Europe/Berlin")
 		s.Zone = o.zone("time_zone")
-		o.require("layers", "a schedule without a layer has nobody on call")
+		if !o.has("ical_url") {
+			o.require("layers", "a schedule without a layer has nobody on call")
+		}
 		layers := o.get("layers")
 		list := layers.list()
 		if layers.present() && !layers.null() && kindOf(layers.node) == "a list" && len(list) == 0 || layers.null() {
@@ -126,27 +129,33 @@ func (l *loader) schedules(root *object) {
 		}
 		for i, v := range list {
 			if o := v.object(); o != nil {
-				s.Layers = append(s.Layers, layer(o, fmt.Sprintf("layer %d", i+1), s.Zone))
+				s.Layers = append(s.Layers, l.layer(o, fmt.Sprintf("layer %d", i+1), s.Zone))
 			}
+		}
+		if id := l.calendar(o, s.Zone); id != "" {
+			s.Layers = append(s.Layers, oncall.Layer{Name: CalendarLayer, Calendar: id})
 		}
 		s.Partial = o.oneOf("coverage", "full", "full", "partial") == "partial"
 		l.file.Notices[s.ID] = notices(o)
 		if g, ok := l.userGroup(o); ok {
 			l.file.UserGroups[s.ID] = g
 		}
-		o.unsupported("ical_url")
 		o.done(nil)
 		l.file.Schedules = append(l.file.Schedules, s)
 	}
 }
 
-// layer reads one rotation of a schedule with the given zone.
-func layer(o *object, name string, zone *time.Location) oncall.Layer {
+// layer reads one layer of a schedule with the given zone: a rotation, or an imported calendar.
+func (r *loader) layer(o *object, name string, zone *time.Location) oncall.Layer {
 	l := oncall.Layer{Name: o.str("name", name), Zone: o.zone("time_zone")}
 	if l.Zone != nil {
 		zone = l.Zone
 	}
-	o.require("users", "list the people in the order of their turns")
+	if o.has("ical_url") {
+		return r.importedLayer(o, l, zone)
+	}
+	o.get("ical_url")
+	o.require("users", "list the people in the order of their turns, or give the layer an ical_url")
 	users := o.get("users")
 	for _, v := range users.list() {
 		var turn []string
@@ -254,6 +263,42 @@ func (l *loader) escalations(root *object) {
 	}
 }
 
+// layerTarget checks that ID/NAME, the target v, is one layer of a schedule.
+func (l *loader) layerTarget(v value, target string) {
+	id, name, _ := strings.Cut(target, "/")
+	if id == "" || name == "" {
+		v.problem("write layer:ID/NAME, with the schedule's id and the layer's name", "%q names no layer of a schedule", "layer:"+target)
+		return
+	}
+	v.refer(aSchedule, id)
+	s, ok := l.file.Schedule(id)
+	if !ok {
+		return
+	}
+	var names []string
+	for _, layer := range s.Layers {
+		names = append(names, layer.Name)
+	}
+	same := 0
+	for _, n := range names {
+		if n == name {
+			same++
+		}
+	}
+	switch {
+	case same == 0:
+		hint := suggest(name, names)
+		if hint == "" {
+			hint = "it has " + strings.Join(names, ", ")
+		}
+		v.problem(hint, "the schedule %s has no layer %q", id, name)
+	case same > 1:
+		v.problem("give each layer a name of its own", "the schedule %s has %d layers %q", id, same, name)
+	case strings.Contains(name, "/"):
+		v.problem("give the layer a name without it", "a layer whose name has a slash can't be paged")
+	}
+}
+
 func (l *loader) step(o *object, before []Step) Step {
 	s := Step{After: o.duration("after", 0, 0), Notify: l.ways(o)}
 	if n := len(before); n > 0 && s.After < before[n-1].After {
@@ -265,11 +310,15 @@ func (l *loader) step(o *object, before []Step) Step {
 			continue
 		}
 		kind, id, _ := strings.Cut(target, ":")
-		if kind != aSchedule && kind != aUser || id == "" {
-			v.problem("write schedule:ID or user:ID", "%q is nobody to page", target)
+		switch {
+		case kind == aLayer && id != "":
+			l.layerTarget(v, id)
+		case kind != aSchedule && kind != aUser || id == "":
+			v.problem("write schedule:ID, layer:ID/NAME or user:ID", "%q is nobody to page", target)
 			continue
+		default:
+			v.refer(kind, id)
 		}
-		v.refer(kind, id)
 		if !slices.Contains(s.Page, target) {
 			s.Page = append(s.Page, target)
 		}

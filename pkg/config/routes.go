@@ -182,7 +182,7 @@ func (v value) strict() bool {
 // selfKinds are the kinds of self-alerts (job _tocsin).
 var selfKinds = []string{
 	"delivery_rejected", "delivery_unreachable", "delivery_held", "delivery_exhausted", "delivery_expired", "reload_failed",
-	"notifier_broken", "nobody_answered", "unrouted", "unreachable_soon", "coverage_gap", "heartbeat_missed", "user_group_failed",
+	"notifier_broken", "nobody_answered", "unrouted", "unreachable_soon", "coverage_gap", "heartbeat_missed", "user_group_failed", "calendar_failed",
 }
 
 // selfCriticalities stand for all: a self-alert has the criticality of what it is about.
@@ -246,11 +246,14 @@ func (f *File) tells(r Route) []string {
 	return all
 }
 
-// people are all who have turns in a schedule.
-func (f *File) people(id string) []string {
+// people are all who have turns in a schedule, or in one layer of it. Whom an imported calendar names, the file alone does not say.
+func (f *File) people(id, only string) []string {
 	var all []string
 	s, _ := f.Schedule(id)
 	for _, layer := range s.Layers {
+		if only != "" && layer.Name != only {
+			continue
+		}
 		for _, turn := range layer.Users {
 			all = append(all, turn...)
 		}

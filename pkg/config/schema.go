@@ -85,17 +85,19 @@ func fileShape() shape {
 			"user_group": {sort: "either", doc: "A Slack user group that has whoever is on call as its members.", keys: map[string]shape{"id": needed(text("S...")), "notifier": needed(text("Of type slack, with a token."))}},
 			"id":         needed(text("schedule:ID in escalations.")), "name": text(""), "owner": text(""), "time_zone": needed(text("Of its wall clocks, as Europe/Berlin.")),
 			"coverage": one("partial: gaps are meant, and nobody is told of them.", "full", "partial"),
-			"layers": needed(listOf("Where several cover an instant, the later one counts.", group("", map[string]shape{
-				"name": text(""), "users": needed(listOf("In the order of their turns; an item may be a list of people.", shape{sort: "turn"})),
-				"every": text("Length of a turn: 12 hours, 1 day, 2 weeks, 1 month."), "start": text("When the first turn begins: 2026-01-05 09:00."), "end": text("The layer ends before it."),
+			"ical_url": text("A calendar that is one more layer, above the others; as ${NAME}."),
+			"layers": listOf("Where several cover an instant, the later one counts. Needed, unless there is an ical_url.", group("", map[string]shape{
+				"name": text(""), "users": listOf("In the order of their turns; an item may be a list of people. Needed, unless there is an ical_url.", shape{sort: "turn"}),
+				"ical_url": text("A calendar that says who is on call when, instead of users; as ${NAME}."),
+				"every":    text("Length of a turn: 12 hours, 1 day, 2 weeks, 1 month."), "start": text("When the first turn begins: 2026-01-05 09:00."), "end": text("The layer ends before it."),
 				"time_zone": text("Of its wall clocks and hours; the schedule's, if left out."), "active": activeShape("When it counts; always, if left out.", "the layer's"),
 				"skip_inactive": yes("A turn in which it never counts is nobody's; else it is somebody's who does nothing."),
-			}))),
+			})),
 		})),
 		"escalations": mapOf("Who is paged when, until someone answers.", group("", map[string]shape{
 			"repeat": count("Further rounds; 0.", 0, maxRepeat), "every": span("From one round to the next."), "ack_timeout": span("It rings again that long after an acknowledgement, unless it is resolved; never."),
 			"steps": needed(listOf("In the order of after.", group("", map[string]shape{
-				"after": span("From the beginning of the round."), "page": listOf("schedule:ID or user:ID.", text("")), "notify": listOf("Notifiers with a place of their own.", text("")),
+				"after": span("From the beginning of the round."), "page": listOf("schedule:ID, layer:ID/NAME or user:ID.", text("")), "notify": listOf("Notifiers with a place of their own.", text("")),
 			}))),
 		})),
 		"notifiers": mapOf("Named ways out.", notifierShape()),

@@ -26,6 +26,7 @@ const (
 	SelfUnreachable    = "unreachable_soon"
 	SelfUserGroup      = "user_group_failed"
 	SelfCoverageGap    = "coverage_gap"
+	SelfCalendar       = "calendar_failed"
 )
 
 // Self is an alert of tocsin about itself. What has the same kind and About is one incident.

@@ -37,7 +37,7 @@ type ImpossibleError struct{ Reason, Sentence string }
 func (e *ImpossibleError) Error() string { return e.Sentence }
 
 // Trial makes one delivery through a notifier, with a content of its own, that goes the way of every other: it is claimed,
-// paced, attempted and recorded as they are, and a dead one is loud. to is user:ID or schedule:ID for a notifier that
+// paced, attempted and recorded as they are, and a dead one is loud. to is user:ID, schedule:ID or layer:ID/NAME for a notifier that
 // sends to people, and empty for one with a place of its own. An *InputError means that to does not fit, an
 // *ImpossibleError that it would reach nobody.
 func (i *Intake) Trial(ctx context.Context, notifier, to string, by Actor) (uuid.UUID, error) {
@@ -99,9 +99,16 @@ func trialTarget(f *config.File, n config.Notifier, to string) (string, error) {
 	kind, id, _ := strings.Cut(to, ":")
 	switch {
 	case n.Direct() && to == "":
-		return "", &InputError{Field: "to", Message: "this notifier sends to people: say to whom, as user:ID or schedule:ID"}
-	case n.Direct() && (kind != "user" && kind != "schedule" || id == ""):
-		return "", &InputError{Field: "to", Message: "say user:ID or schedule:ID"}
+		return "", &InputError{Field: "to", Message: "this notifier sends to people: say to whom, as user:ID, schedule:ID or layer:ID/NAME"}
+	case n.Direct() && (kind != "user" && kind != "schedule" && kind != "layer" || id == ""):
+		return "", &InputError{Field: "to", Message: "say user:ID, schedule:ID or layer:ID/NAME"}
+	case n.Direct() && kind == "layer":
+		of, layer, _ := strings.Cut(id, "/")
+		s, _ := f.Schedule(of)
+		if _, ok := s.Layer(layer); !ok || strings.Contains(layer, "/") {
+			return "", &InputError{Field: "to", Message: fmt.Sprintf("the file has no schedule %s with a layer %q", of, layer)}
+		}
+		return to, nil
 	case n.Direct():
 		_, user := f.User(id)
 		_, schedule := f.Schedule(id)

@@ -10,6 +10,9 @@ const week = 7 * day
 
 // at says whose turn it is at t by this layer alone, and for how long this answer holds. Nobody's turn: no users.
 func (l Layer) at(t time.Time, zone *time.Location) ([]string, span) {
+	if l.Calendar != "" {
+		return l.importedAt(t)
+	}
 	if l.Zone != nil {
 		zone = l.Zone
 	}

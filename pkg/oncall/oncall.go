@@ -18,9 +18,10 @@ type Schedule struct {
 	Partial   bool // gaps are meant: nobody is to be told of them
 	Layers    []Layer
 	Overrides []Override // in the order in which they were made
+	only      string     // what is asked for is this layer alone, see [Schedule.Layer]; empty: all of it
 }
 
-// Layer is one rotation, perhaps restricted to a part of the week.
+// Layer is one rotation, perhaps restricted to a part of the week; or the shifts of an imported calendar.
 type Layer struct {
 	Name         string
 	Users        [][]string // in turn; each turn has one person or more
@@ -30,6 +31,8 @@ type Layer struct {
 	Zone         *time.Location // nil: the schedule's
 	Active       *Window        // nil: at all times
 	SkipInactive bool           // a turn in which the window never opens is nobody's: the next person has the next one
+	Calendar     string         // the layer is imported: what its calendar is called in an [Overlay]. Only Name and Turns count then
+	Turns        []Turn         // of an imported layer, in order, none overlapping another
 }
 
 // Every is a rotation's length in calendar units.

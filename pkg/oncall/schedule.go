@@ -32,7 +32,7 @@ func (s span) cut(o span) span {
 // The cost does not depend on how long ago the rotation began.
 func (s Schedule) At(t time.Time) (Shift, bool) {
 	shift := s.answer(t)
-	if len(s.Overrides) > 0 { // their edges may lie where nothing changes
+	if len(s.Overrides) > 0 || s.only != "" { // their edges, and those of other layers, may lie where nothing changes
 		for !shift.Start.IsZero() {
 			before := s.answer(shift.Start.Add(-1))
 			if !shift.continues(before) {
@@ -51,6 +51,14 @@ func (s Schedule) At(t time.Time) (Shift, bool) {
 	shift.Users = slices.Clone(shift.Users)
 	shift.Start, shift.End = inZone(shift.Start, s.zone()), inZone(shift.End, s.zone())
 	return shift, len(shift.Users) > 0
+}
+
+// Layer is the schedule as if one of its layers were all of it, whatever lies above: whoever it has is on call. An override
+// of the schedule replaces whoever is on call for it, so it counts where the layer is the one in force; one that replaces a
+// certain person does so in every layer. False: it has no such layer.
+func (s Schedule) Layer(name string) (Schedule, bool) {
+	s.only = name
+	return s, name != "" && slices.ContainsFunc(s.Layers, func(l Layer) bool { return l.Name == name })
 }
 
 // Shifts are the shifts that overlap [from, until), in order, with the bounds that [Schedule.At] gives: the first may
@@ -108,9 +116,21 @@ func (s Schedule) answer(t time.Time) Shift {
 			break
 		}
 	}
+	below := s.only != "" && shift.Layer != s.only // the layer that is asked for is not the one in force
+	if below {
+		shift = Shift{}
+		for _, layer := range s.Layers {
+			if layer.Name == s.only {
+				users, holds := layer.at(t, s.zone())
+				if in = in.cut(holds); len(users) > 0 {
+					shift.Users, shift.Layer = users, layer.Name
+				}
+			}
+		}
+	}
 	for _, o := range s.Overrides {
 		switch {
-		case !o.Start.Before(o.End):
+		case !o.Start.Before(o.End), below && o.Instead == "":
 		case t.Before(o.Start):
 			in = in.cut(span{until: o.Start})
 		case !t.Before(o.End):

@@ -150,8 +150,12 @@ func (p *Paging) miss(d Delivery) {
 
 // Why is the reason that the timeline gives for paging somebody.
 func Why(kind, id string) string {
-	if kind == "schedule" {
+	switch kind {
+	case "schedule":
 		return id
+	case "layer":
+		of, layer, _ := strings.Cut(id, "/")
+		return of + ", layer " + layer
 	}
 	return "by name"
 }
@@ -159,15 +163,19 @@ func Why(kind, id string) string {
 // likely is the notifier by which a page for nobody would most likely have gone, so that it can be sent again once
 // somebody is on call: a contact of the schedule's people.
 func likely(f *config.File, kind, id string) string {
-	if kind == "schedule" {
-		if s, ok := schedule(f, id); ok {
-			for _, layer := range slices.Backward(s.Layers) {
-				for _, turn := range layer.Users {
-					for _, name := range turn {
-						if u, ok := user(f, name); ok && len(u.Contacts) > 0 {
-							return u.Contacts[0].Via
-						}
-					}
+	of, only, _ := strings.Cut(id, "/")
+	if s, ok := schedule(f, of); ok && kind != "user" {
+		for _, layer := range slices.Backward(s.Layers) {
+			turns := layer.Users
+			for _, t := range layer.Turns {
+				turns = append(turns, t.Users)
+			}
+			if only != "" && layer.Name != only {
+				continue
+			}
+			for _, name := range slices.Concat(turns...) {
+				if u, ok := user(f, name); ok && len(u.Contacts) > 0 {
+					return u.Contacts[0].Via
 				}
 			}
 		}

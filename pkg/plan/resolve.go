@@ -3,6 +3,8 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,8 +13,8 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 )
 
-// Targets of notifiers that have a place of their own. "schedule:ID" and "user:ID" are the others; "schedule:ID/2" is
-// the second of several people on one shift.
+// Targets of notifiers that have a place of their own. "schedule:ID", "layer:ID/NAME" and "user:ID" are the others; "schedule:ID/2" and
+// "layer:ID/NAME/2" are the second of several people on one shift. Neither ids nor names of layers that are paged have a slash.
 const (
 	TargetChannel = "channel"
 	TargetURL     = "url"
@@ -112,7 +114,7 @@ func place(n config.Notifier, target string) (Person, error) {
 	return Person{Address: address}, nil
 }
 
-// people are those whom "schedule:ID" or "user:ID" means now: at least one.
+// people are those whom "schedule:ID", "layer:ID/NAME" or "user:ID" means now: at least one.
 func people(f *config.File, kind, id string, now time.Time) ([]config.User, error) {
 	switch kind {
 	case "user":
@@ -120,11 +122,20 @@ func people(f *config.File, kind, id string, now time.Time) ([]config.User, erro
 			return []config.User{u}, nil
 		}
 		return nil, &Unreachable{Reason: NoLinkedAccount, Sentence: fmt.Sprintf("The file has no user %q any more: name somebody else in the escalation, then send again.", id)}
-	case "schedule":
+	case "schedule", "layer":
 		name, place, several := strings.Cut(id, "/")
 		s, ok := schedule(f, name)
 		if !ok {
 			return nil, &Unreachable{Reason: NobodyOnCall, Sentence: fmt.Sprintf("The file has no schedule %q any more: put it back, then send again.", name)}
+		}
+		nobody := fmt.Sprintf("Nobody is on call for %s now: put somebody on call with `tocsin schedules override %s USER --for 2h --add`, or add a layer that covers this time; then send again.", name, name)
+		if kind == "layer" {
+			var layer string
+			layer, place, several = strings.Cut(place, "/")
+			if s, ok = s.Layer(layer); !ok {
+				return nil, &Unreachable{Reason: NobodyOnCall, Sentence: fmt.Sprintf("The schedule %s has no layer %q any more: put it back, then send again.", name, layer)}
+			}
+			nobody = fmt.Sprintf("Nobody is on call in the layer %s of %s now: let the layer cover this time, or page schedule:%s as well; then send again.", layer, name, name)
 		}
 		var out []config.User
 		if shift, ok := s.At(now); ok {
@@ -135,7 +146,7 @@ func people(f *config.File, kind, id string, now time.Time) ([]config.User, erro
 			}
 		}
 		if len(out) == 0 {
-			return nil, &Unreachable{Reason: NobodyOnCall, Sentence: fmt.Sprintf("Nobody is on call for %s now: put somebody on call with `tocsin schedules override %s USER --for 2h --add`, or add a layer that covers this time; then send again.", name, name)}
+			return nil, &Unreachable{Reason: NobodyOnCall, Sentence: nobody}
 		}
 		if several {
 			// The shift may have become smaller since: a second message to someone is better than one to nobody.
@@ -147,7 +158,7 @@ func people(f *config.File, kind, id string, now time.Time) ([]config.User, erro
 		}
 		return out, nil
 	}
-	return nil, &Unreachable{Reason: NoDestination, Sentence: fmt.Sprintf("%s:%s is neither a schedule nor a user.", kind, id)}
+	return nil, &Unreachable{Reason: NoDestination, Sentence: fmt.Sprintf("%s:%s is neither a schedule, nor a layer of one, nor a user.", kind, id)}
 }
 
 // reach finds a person's address with a notifier: the contact's own, else the linked account.
@@ -207,4 +218,28 @@ func schedule(f *config.File, id string) (oncall.Schedule, bool) {
 		}
 	}
 	return oncall.Schedule{}, false
+}
+
+// Layers are the layers that some escalation pages by themselves, each as a schedule of its own, in order.
+func Layers(f *config.File) []oncall.Schedule {
+	var all []oncall.Schedule
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(f.Escalations)) {
+		for _, step := range f.Escalations[name].Steps {
+			for _, target := range step.Page {
+				id, ok := strings.CutPrefix(target, "layer:")
+				if !ok || seen[id] {
+					continue
+				}
+				seen[id] = true
+				of, layer, _ := strings.Cut(id, "/")
+				if s, ok := schedule(f, of); ok {
+					if s, ok = s.Layer(layer); ok {
+						all = append(all, s)
+					}
+				}
+			}
+		}
+	}
+	return all
 }

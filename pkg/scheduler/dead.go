@@ -226,6 +226,10 @@ func cause(ctx context.Context, kind string, labels map[string]string) (func(*st
 		return func(tx *store.Tx) (bool, error) { return tx.GroupFails(ctx, labels[labelSchedule]) }, "the group is right, or the file names it no more"
 	case kind == intake.SelfCoverageGap:
 		return func(tx *store.Tx) (bool, error) { return tx.GapTold(ctx, labels[labelSchedule]) }, "the next seven days are covered"
+	case kind == intake.SelfCalendar:
+		return func(tx *store.Tx) (bool, error) {
+			return tx.CalendarIsTold(ctx, labels[labelSchedule], labels[labelLayer])
+		}, "the calendar is as it should be, or the file names it no more"
 	case kind == intake.SelfNobodyAnswered:
 		return func(tx *store.Tx) (bool, error) {
 			id, err := uuid.Parse(labels["incident"])

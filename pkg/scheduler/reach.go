@@ -15,6 +15,7 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
@@ -90,7 +91,7 @@ func (s *Scheduler) Reachability(ctx context.Context) (bool, error) {
 // dutiesOf are those who are on call within days, by schedule and person.
 func dutiesOf(f *config.File, now time.Time) []duty {
 	var all []duty
-	for _, sch := range f.Schedules {
+	add := func(sch oncall.Schedule) {
 		for _, t := range plan.Turns(sch, now, now.Add(reachAhead)) {
 			starts := t.Start
 			if starts.Before(now) {
@@ -103,6 +104,12 @@ func dutiesOf(f *config.File, now time.Time) []duty {
 				all[at].starts = starts
 			}
 		}
+	}
+	for _, sch := range f.Schedules {
+		add(sch)
+	}
+	for _, sch := range plan.Layers(f) { // that are paged by themselves
+		add(sch)
 	}
 	slices.SortFunc(all, func(a, b duty) int { return cmp.Or(cmp.Compare(a.schedule, b.schedule), cmp.Compare(a.user, b.user)) })
 	return all
@@ -294,7 +301,7 @@ func (s *Scheduler) tellReach(ctx context.Context, f *config.File, duties []duty
 				return err
 			}
 			raised = append(raised, r)
-			if err := s.tellOwner(ctx, tx, f, d, self); err != nil {
+			if err := s.tellOwner(ctx, tx, f, d.schedule, self); err != nil {
 				return err
 			}
 		}
@@ -349,8 +356,8 @@ func unreachable(f *config.File, d duty, closed []store.Reach, ways int, now tim
 const ownerLives = 24 * time.Hour
 
 // tellOwner tells the owner of a schedule, where that is a user who can be reached. Everybody else hears of it by the alert's routes.
-func (s *Scheduler) tellOwner(ctx context.Context, tx *store.Tx, f *config.File, d duty, self intake.Self) error {
-	sch, _ := f.Schedule(d.schedule)
+func (s *Scheduler) tellOwner(ctx context.Context, tx *store.Tx, f *config.File, schedule string, self intake.Self) error {
+	sch, _ := f.Schedule(schedule)
 	owner, known := f.User(sch.Owner)
 	if !known {
 		return nil

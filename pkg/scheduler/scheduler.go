@@ -39,6 +39,8 @@ type Options struct {
 	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
 	// Provider is that of a notifier of the file: for what is asked of a chat without sending. May be nil.
 	Provider func(notifier string) (provider.Provider, bool)
+	// Calendar fetches the text of a calendar; an error says why it could not, with no more of its address than the host. May be nil.
+	Calendar func(ctx context.Context, url string) (string, error)
 	// Decided is told how many deliveries a decision on many was applied to. May be nil.
 	Decided func(action string, deliveries int)
 	// Purged is told what a sweep has removed, when it is anything. May be nil.
@@ -59,7 +61,7 @@ type Scheduler struct {
 	hoursOf atomic.Pointer[string] // checksum of the file by which what waits for hours was looked at
 
 	// Checksums of the file that notices, groups and ways to people were last compared with: what an earlier file left is withdrawn.
-	noticed, grouped, reached string
+	noticed, grouped, reached, imported string
 }
 
 // New makes a Scheduler. Nothing runs before Run, except what is called by name.
@@ -129,6 +131,7 @@ func (s *Scheduler) Jobs() []Job {
 		{Name: "notices", Every: 5 * time.Second, Step: s.Notices},
 		{Name: "user groups", Every: 5 * time.Second, Step: s.Groups},
 		{Name: "reachability", Every: 30 * time.Second, Step: s.Reachability},
+		{Name: "calendars", Every: 5 * time.Second, Step: s.Calendars},
 		{Name: "coverage", Every: time.Minute, Step: s.Coverage},
 		{Name: "number events", Every: time.Second, Step: s.NumberEvents},
 		{Name: "rested", Every: 10 * time.Second, Step: s.Rested},

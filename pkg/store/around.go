@@ -24,7 +24,7 @@ type Around struct {
 	Incidents map[uuid.UUID]message.State
 	Cards     map[uuid.UUID][]Card // by incident
 	Lates     map[uuid.UUID][]LateSent
-	Overrides map[string][]oncall.Override // by schedule: those that hold now; read where a delivery is for a schedule
+	Overrides oncall.Overlay // what holds now; read where a delivery is for a schedule or a layer of one
 }
 
 // Card is what pages and threads need to know of a card.
@@ -42,7 +42,7 @@ func (s *Store) Around(ctx context.Context, batch []Claimed) (Around, error) {
 	var first, last time.Time // moments at which it matters who is on call
 	contents, incidents, cards, doubts := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
 	for _, d := range batch {
-		if strings.HasPrefix(d.Target, "schedule:") {
+		if strings.HasPrefix(d.Target, "schedule:") || strings.HasPrefix(d.Target, "layer:") {
 			if first.IsZero() || d.Now.Before(first) {
 				first = d.Now
 			}
@@ -65,7 +65,7 @@ func (s *Store) Around(ctx context.Context, batch []Claimed) (Around, error) {
 	}
 	if !first.IsZero() {
 		var err error
-		if a.Overrides, err = overrides(ctx, s.w, first, last); err != nil {
+		if a.Overrides, err = overlay(ctx, s.w, s.copies, first, last, nil); err != nil {
 			return a, err
 		}
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,54 +32,61 @@ const (
 	ever = 200 * 365 * 24 * time.Hour
 )
 
-// OverridesFrom are all overrides, by schedule, that hold from an instant on or did not long before it: with them a schedule says
-// who is on call from then on, since when and until when.
-func (s *Store) OverridesFrom(ctx context.Context, since time.Time) (map[string][]oncall.Override, error) {
-	return overrides(ctx, s.q, since.Add(-aroundShift), since.Add(ever))
+// OverridesFrom is what lies over the schedules of the file from an instant on: calendars, and all overrides that hold from then on
+// or did not long before it. With them a schedule says who is on call from then on, since when and until when.
+func (s *Store) OverridesFrom(ctx context.Context, since time.Time) (oncall.Overlay, error) {
+	return overlay(ctx, s.q, s.copies, since.Add(-aroundShift), since.Add(ever), nil)
 }
 
 // OverridesFrom is [Store.OverridesFrom] within the transaction.
-func (tx *Tx) OverridesFrom(ctx context.Context, since time.Time) (map[string][]oncall.Override, error) {
-	return overrides(ctx, tx.q, since.Add(-aroundShift), since.Add(ever))
+func (tx *Tx) OverridesFrom(ctx context.Context, since time.Time) (oncall.Overlay, error) {
+	return overlay(ctx, tx.q, tx.copies, since.Add(-aroundShift), since.Add(ever), nil)
 }
 
-// OverridesWithin are the overrides, by schedule, that hold at some instant from the transaction's beginning until so much later: enough
-// to say who is on call at each of them.
-func (tx *Tx) OverridesWithin(ctx context.Context, ahead time.Duration) (map[string][]oncall.Override, error) {
-	return overrides(ctx, tx.q, tx.Now(), tx.Now().Add(ahead))
+// OverridesWithin is what lies over the schedules from the transaction's beginning until so much later: enough to say who is on call at each
+// instant of that.
+func (tx *Tx) OverridesWithin(ctx context.Context, ahead time.Duration) (oncall.Overlay, error) {
+	return overlay(ctx, tx.q, tx.copies, tx.Now(), tx.Now().Add(ahead), nil)
 }
 
-// OverridesKnown are the overrides, by schedule, that hold in a span and had been made by its beginning, where that is past: what
-// happened then is explained by what was known then.
-func (s *Store) OverridesKnown(ctx context.Context, since, until time.Time) (map[string][]oncall.Override, error) {
+// OverridesKnown is what lies over the schedules in a span, with the overrides that had been made by its beginning, where that is past:
+// what happened then is explained by what was known then. Of calendars only the last copy is kept.
+func (s *Store) OverridesKnown(ctx context.Context, since, until time.Time) (oncall.Overlay, error) {
 	now, err := s.Now(ctx)
 	if err != nil {
-		return nil, err
+		return oncall.Overlay{}, err
 	}
-	rows, err := s.q.OverridesBetween(ctx, since, until)
-	if err != nil {
-		return nil, fmt.Errorf("read overrides: %w", err)
+	var made *time.Time
+	if now.Sub(since) > time.Minute { // whoever asks about now has a clock of their own
+		made = &since
 	}
-	past := now.Sub(since) > time.Minute // whoever asks about now has a clock of their own
-	return bySchedule(slices.DeleteFunc(rows, func(r query.ScheduleOverride) bool { return past && r.CreatedAt.After(since) })), nil
+	return overlay(ctx, s.q, s.copies, since, until, made)
 }
 
-func overrides(ctx context.Context, q *query.Queries, since, until time.Time) (map[string][]oncall.Override, error) {
-	rows, err := q.OverridesBetween(ctx, since, until)
+// overlay reads what lies over the schedules in a span; of overrides those that had been made by an instant, where one is given.
+func overlay(ctx context.Context, q *query.Queries, c *copies, since, until time.Time, made *time.Time) (oncall.Overlay, error) {
+	rows, err := q.Overlay(ctx, since, until)
 	if err != nil {
-		return nil, fmt.Errorf("read overrides: %w", err)
+		return oncall.Overlay{}, fmt.Errorf("read overrides: %w", err)
 	}
-	return bySchedule(rows), nil
-}
-
-func bySchedule(rows []query.ScheduleOverride) map[string][]oncall.Override {
-	out := map[string][]oncall.Override{}
-	for _, r := range rows {
-		out[r.Schedule] = append(out[r.Schedule], oncall.Override{
-			ID: r.ID.String(), User: r.UserID, Instead: r.InsteadOf, Add: r.Gaps, Start: r.StartsAt, End: r.EndsAt,
+	var o oncall.Overlay
+	for i, r := range rows {
+		if i == 0 {
+			if o.Calendars, err = c.read(ctx, q, r.Versions); err != nil {
+				return o, err
+			}
+		}
+		if r.ID == nil || made != nil && r.CreatedAt.After(*made) {
+			continue
+		}
+		if o.Overrides == nil {
+			o.Overrides = map[string][]oncall.Override{}
+		}
+		o.Overrides[*r.Schedule] = append(o.Overrides[*r.Schedule], oncall.Override{
+			ID: r.ID.String(), User: *r.UserID, Instead: *r.InsteadOf, Add: *r.Gaps, Start: *r.StartsAt, End: *r.EndsAt,
 		})
 	}
-	return out
+	return o, nil
 }
 
 // LockOverrides lets one transaction at a time make overrides: what they say depends on their order.

@@ -43,6 +43,7 @@ type Store struct {
 	w    *query.Queries
 
 	searchRows int32 // that a search looks at in one window
+	copies     *copies
 
 	onEnded func(Ended) // nil: nobody asked
 	onTold  func()      // nil: nobody asked
@@ -58,7 +59,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{searchRows: searchRows}
+	s := &Store{searchRows: searchRows, copies: &copies{of: map[string]kept{}}}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, general); err != nil {
 		return nil, fmt.Errorf("database: %w", plain(err))
 	}

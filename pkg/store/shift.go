@@ -28,8 +28,8 @@ func (a Shift) same(r query.OncallShift) bool {
 }
 
 // PutShifts makes oncall_now show the shifts that list gives and no others, which must be sorted by schedule, layer, user and
-// start. It is told the database's clock and the overrides from then on. Nothing is written when the shifts stand there already.
-func (s *Store) PutShifts(ctx context.Context, list func(now time.Time, overrides map[string][]oncall.Override) []Shift) error {
+// start. It is told the database's clock and what lies over the file from then on. Nothing is written when the shifts stand there already.
+func (s *Store) PutShifts(ctx context.Context, list func(now time.Time, overrides oncall.Overlay) []Shift) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.q.LockShifts(ctx); err != nil {
 			return fmt.Errorf("lock shifts: %w", err)

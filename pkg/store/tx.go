@@ -20,10 +20,11 @@ import (
 // of which many incidents write one or two each are gathered until then, see rows; what many incidents are asked for can be
 // read at once, see [Tx.ReadAhead].
 type Tx struct {
-	q     *query.Queries
-	now   time.Time
-	ended []Ended
-	told  []Event // written at the end
+	q      *query.Queries
+	copies *copies
+	now    time.Time
+	ended  []Ended
+	told   []Event // written at the end
 	// telling: events were written already, with what they are about
 	telling bool
 	ahead   ahead
@@ -65,7 +66,7 @@ func (s *Store) inTx(ctx context.Context, settings string, fn func(tx *Tx) error
 		var ended []Ended
 		told := false
 		err = s.inPipe(ctx, settings, func(p *pipe) error {
-			t := &Tx{q: query.New(p)}
+			t := &Tx{q: query.New(p), copies: s.copies}
 			p.last = t.writeRows
 			var err error
 			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {

@@ -118,7 +118,7 @@ func TestOnCallNowFollowsTheClock(t *testing.T) {
 		{Schedule: "primary", Layer: "weekly", UserID: "ana", UserName: "Ana Torres", Since: now.Add(-time.Hour), Until: &handOff},
 		{Schedule: "primary", Layer: "weekly", UserID: "bo", UserName: "Bo Lind", Since: handOff},
 	}
-	list := func(time.Time, map[string][]oncall.Override) []store.Shift { return shifts }
+	list := func(time.Time, oncall.Overlay) []store.Shift { return shifts }
 	written := func() []string { return lines(t, conn, "select xmin::text from oncall_shift order by user_id") }
 	onCall := func() []string {
 		return lines(t, conn, "select concat_ws('|', schedule, user_id, user_name, layer) from oncall_now")

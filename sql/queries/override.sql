@@ -20,9 +20,13 @@ where o.schedule = @schedule and o.ends_at > c.at
   and (o.id = @id or o.swap_id = (select s.swap_id from schedule_override s where s.id = @id))
 returning o.id;
 
--- name: OverridesBetween :many
--- Those that hold at some instant of a span, in the order in which they were made.
-select * from schedule_override where ends_at > @since and starts_at <= @until and ends_at > starts_at order by created_at, id;
+-- name: Overlay :many
+-- The overrides that hold at some instant of a span, in the order in which they were made; and, on each row, which copies of calendars there
+-- are. There is always a row: one without an override, where there is none.
+select c.versions::jsonb as versions, o.id, o.created_at, o.schedule, o.user_id, o.instead_of, o.gaps, o.starts_at, o.ends_at
+from (select coalesce(jsonb_object_agg(id, version), '{}') as versions from calendar where version > 0) c
+left join schedule_override o on o.ends_at > @since and o.starts_at <= @until and o.ends_at > o.starts_at
+order by o.created_at, o.id;
 
 -- name: ReadOverride :one
 select sqlc.embed(schedule_override), clock_timestamp()::timestamptz as now from schedule_override where schedule = @schedule and id = @id;

@@ -33,7 +33,7 @@ const (
 	// FirstByteTimeout bounds the wait for an answer's head. It is above the 8 s for which Telegram may hold a send
 	// and matters only where the whole call may take longer.
 	FirstByteTimeout = 25 * time.Second
-	// MaxBody is how much of an answer's body is read, in bytes. What is longer counts as not read.
+	// MaxBody is how much of an answer's body is read, in bytes, where Options.MaxBody is not set. What is longer counts as not read.
 	MaxBody = 1 << 20
 	// MaxAnswer is how much of an answer goes into a result, in bytes.
 	MaxAnswer = 2048
@@ -48,6 +48,7 @@ type Redactor interface{ String(string) string }
 type Options struct {
 	Provider string        // provider's name as it stands in reasons: "slack"
 	Timeout  time.Duration // bounds the whole call; DefaultTimeout when not positive
+	MaxBody  int           // how much of an answer's body is read, in bytes; MaxBody when not positive
 	Redact   Redactor      // nil: text is kept as it is
 	TLS      *tls.Config   // nil: the system's roots
 	// Proxy is asked for a proxy. nil means none: the environment's proxy settings are ignored, since a proxy's
@@ -59,6 +60,7 @@ type Options struct {
 type Client struct {
 	provider  string
 	timeout   time.Duration
+	maxBody   int
 	redact    Redactor
 	transport *http.Transport
 	dialer    net.Dialer
@@ -70,9 +72,12 @@ func New(o Options) *Client {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = MaxBody
+	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // HTTP/2 resends refused streams by itself, with the full request seen by the server
-	c := &Client{provider: o.Provider, timeout: o.Timeout, redact: o.Redact}
+	c := &Client{provider: o.Provider, timeout: o.Timeout, maxBody: o.MaxBody, redact: o.Redact}
 	c.transport = &http.Transport{
 		Proxy: func(req *http.Request) (*url.URL, error) {
 			if p := probeOf(req.Context()); o.Proxy == nil || p != nil && p.guarded {
@@ -122,7 +127,7 @@ func (c *Client) Do(req *http.Request) Record {
 		rec.Err = boundError(ctx, p, err)
 	} else {
 		rec.Status, rec.Header = resp.StatusCode, resp.Header
-		rec.Body, rec.ReadErr = readBody(resp)
+		rec.Body, rec.ReadErr = readBody(resp, c.maxBody)
 		if rec.ReadErr != nil && ctx.Err() != nil {
 			rec.ReadErr = ended(ctx, p)
 		}
@@ -134,24 +139,24 @@ func (c *Client) Do(req *http.Request) Record {
 	return rec
 }
 
-// readBody reads at most MaxBody and closes the body. Time is bounded by the request's context.
-func readBody(resp *http.Response) ([]byte, error) {
+// readBody reads at most so much and closes the body. Time is bounded by the request's context.
+func readBody(resp *http.Response, most int) ([]byte, error) {
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, errors.New("the server switched protocols") // its body is the bare connection and has no end
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
 	if err != nil {
 		return body, err
 	}
-	if len(body) > MaxBody {
-		return body[:MaxBody], ErrTooLong
+	if len(body) > most {
+		return body[:most], ErrTooLong
 	}
 	return body, nil
 }
 
-// ErrTooLong is a record's ReadErr when the answer was longer than MaxBody.
-var ErrTooLong = errors.New("the answer is longer than 1 MiB")
+// ErrTooLong is a record's ReadErr when the answer was longer than what is read of one.
+var ErrTooLong = errors.New("the answer is longer than what is read of one")
 
 // dial opens a counted connection within DialTimeout.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {

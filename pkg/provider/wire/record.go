@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Record is all that is known of one call. Body is at most MaxBody and whole only when ReadErr is nil.
+// Record is all that is known of one call. Body is at most what the client reads, and whole only when ReadErr is nil.
 type Record struct {
 	Called    bool   // false: no request reached the transport
 	Host      string // host and port that were called

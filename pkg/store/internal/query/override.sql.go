@@ -7,6 +7,7 @@ package query
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -148,21 +149,38 @@ func (q *Queries) LockOverrides(ctx context.Context) error {
 	return err
 }
 
-const overridesBetween = `-- name: OverridesBetween :many
-select id, created_at, schedule, user_id, instead_of, gaps, starts_at, ends_at, reason, author, swap_id, ended_by from schedule_override where ends_at > $1 and starts_at <= $2 and ends_at > starts_at order by created_at, id
+const overlay = `-- name: Overlay :many
+select c.versions::jsonb as versions, o.id, o.created_at, o.schedule, o.user_id, o.instead_of, o.gaps, o.starts_at, o.ends_at
+from (select coalesce(jsonb_object_agg(id, version), '{}') as versions from calendar where version > 0) c
+left join schedule_override o on o.ends_at > $1 and o.starts_at <= $2 and o.ends_at > o.starts_at
+order by o.created_at, o.id
 `
 
-// Those that hold at some instant of a span, in the order in which they were made.
-func (q *Queries) OverridesBetween(ctx context.Context, since time.Time, until time.Time) ([]ScheduleOverride, error) {
-	rows, err := q.db.Query(ctx, overridesBetween, since, until)
+type OverlayRow struct {
+	Versions  json.RawMessage
+	ID        *uuid.UUID
+	CreatedAt *time.Time
+	Schedule  *string
+	UserID    *string
+	InsteadOf *string
+	Gaps      *bool
+	StartsAt  *time.Time
+	EndsAt    *time.Time
+}
+
+// The overrides that hold at some instant of a span, in the order in which they were made; and, on each row, which copies of calendars there
+// are. There is always a row: one without an override, where there is none.
+func (q *Queries) Overlay(ctx context.Context, since time.Time, until time.Time) ([]OverlayRow, error) {
+	rows, err := q.db.Query(ctx, overlay, since, until)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ScheduleOverride
+	var items []OverlayRow
 	for rows.Next() {
-		var i ScheduleOverride
+		var i OverlayRow
 		if err := rows.Scan(
+			&i.Versions,
 			&i.ID,
 			&i.CreatedAt,
 			&i.Schedule,
@@ -171,10 +189,6 @@ func (q *Queries) OverridesBetween(ctx context.Context, since time.Time, until t
 			&i.Gaps,
 			&i.StartsAt,
 			&i.EndsAt,
-			&i.Reason,
-			&i.Author,
-			&i.SwapID,
-			&i.EndedBy,
 		); err != nil {
 			return nil, err
 		}
