@@ -49,7 +49,10 @@ func (p *program) oncallCommand() *cobra.Command {
 				rows[i] = []cell{plain(o.Schedule), who, plain(o.Layer), plain(whenever(o.Until))}
 			}
 			p.table([]string{"SCHEDULE", "ON CALL", "LAYER", "UNTIL"}, rows)
-			return p.printProblems(l.Items)
+			if err := p.printProblems(l.Items); err != nil {
+				return err
+			}
+			return p.printCalendars(l.Items)
 		}),
 	}
 	cmd.Flags().StringVar(&schedule, "schedule", "", "only this schedule")
@@ -72,5 +75,35 @@ func (p *program) printProblems(items []api.OnCall) error {
 		return err
 	}
 	p.table([]string{"SCHEDULE", "WHO", "VIA", "WHY"}, rows)
+	return nil
+}
+
+// printCalendars says what is wrong with imported calendars, and what is perhaps not meant. Those that are well are not named.
+func (p *program) printCalendars(items []api.OnCall) error {
+	var rows [][]cell
+	for _, o := range items {
+		for _, c := range o.Calendars {
+			add := func(text string, colour int) {
+				fetched := "never"
+				if c.FetchedAt != nil {
+					fetched = whenever(c.FetchedAt)
+				}
+				rows = append(rows, []cell{plain(o.Schedule), {text: c.Layer, colour: colour}, plain(fetched), plain(text)})
+			}
+			for _, text := range c.Problems {
+				add(text, red)
+			}
+			for _, text := range c.Notes {
+				add(text, 0)
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(p.out, "\nImported calendars:\n"); err != nil {
+		return err
+	}
+	p.table([]string{"SCHEDULE", "LAYER", "FETCHED", "WHAT"}, rows)
 	return nil
 }

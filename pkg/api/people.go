@@ -11,6 +11,16 @@ type OnCall struct {
 	Until    *time.Time `json:"until,omitempty"`
 	// Problems are about everybody who is on call in it within seven days.
 	Problems []OnCallProblem `json:"problems,omitempty" doc:"Ways by which people who are on call within seven days can't be reached; only without at."`
+	// Calendars are the layers that are imported.
+	Calendars []ImportedCalendar `json:"calendars,omitempty" doc:"How it stands with the calendars that layers are imported from; only without at."`
+}
+
+// ImportedCalendar is how it stands with the calendar of one layer.
+type ImportedCalendar struct {
+	Layer     string     `json:"layer"`
+	FetchedAt *time.Time `json:"fetched_at,omitempty" doc:"When the copy in force was last found to be what the calendar says. Absent: there is none."`
+	Problems  []string   `json:"problems" doc:"What somebody has to mend."`
+	Notes     []string   `json:"notes,omitempty" doc:"What is allowed, and perhaps not meant."`
 }
 
 // OnCallProblem is a way to a person that leads nowhere.

@@ -32,7 +32,7 @@ type DoctorOptions struct {
 
 // Check is one thing that was looked at. No secret of the file is in its texts.
 type Check struct {
-	About string         `json:"about"` // file, public_url, database, stored, people, or a notifier's name
+	About string         `json:"about"` // file, public_url, database, stored, people, calendars, or a notifier's name
 	Check string         `json:"check"` // what was looked at, in two or three words
 	Level provider.Level `json:"level"` // ok, warn, bad
 	Text  string         `json:"text"`  // what was found

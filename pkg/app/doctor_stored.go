@@ -13,12 +13,15 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 const (
 	aboutStored    = "stored"
 	aboutPeople    = "people"
+	aboutCalendars = "calendars"
 	aboutPublicURL = "public_url"
 )
 
@@ -53,6 +56,36 @@ func (d *doctor) aboutStored(ctx context.Context, s *store.Store) []Check {
 			all = append(all, unread("overrides", err))
 		}
 		all = append(all, d.judgePeople(ctx, d.file.WithOverrides(overrides), accounts)...)
+		all = append(all, d.judgeCalendars(ctx, s, overrides)...)
+	}
+	return all
+}
+
+// judgeCalendars says how it stands with the calendars that layers are imported from. It fetches none: what counts is the copy that all
+// replicas go by.
+func (d *doctor) judgeCalendars(ctx context.Context, s *store.Store, over oncall.Overlay) []Check {
+	if len(d.file.Calendars) == 0 {
+		return nil
+	}
+	states, err := s.CalendarStates(ctx)
+	if err != nil {
+		return []Check{unread("calendars", err)}
+	}
+	var all []Check
+	for _, c := range plan.Calendars(d.file, store.PlannedCalendars(states), over, d.now()) {
+		about := c.Schedule + " " + c.Layer
+		for _, text := range c.Sentences() {
+			all = append(all, warn(aboutCalendars, about, "mend the calendar, its address or the users' email in the file; the layers below count meanwhile", "%s", text))
+		}
+		switch notes := strings.Join(c.Notes, " "); {
+		case len(c.Wrong) > 0 && notes == "":
+		case c.FetchedAt == nil:
+			all = append(all, warn(aboutCalendars, about, "start serve, which fetches it", "%s", notes))
+		case notes != "":
+			all = append(all, ok(aboutCalendars, about, "%s", notes))
+		default:
+			all = append(all, ok(aboutCalendars, about, "fetched %s", c.FetchedAt.UTC().Format(time.RFC3339)))
+		}
 	}
 	return all
 }

@@ -25,9 +25,13 @@ type Fetcher struct {
 }
 
 // New makes a fetcher. Redact takes secrets, of which each address is one, out of what is said of a failure.
-func New(redact wire.Redactor) *Fetcher {
-	return &Fetcher{client: wire.New(wire.Options{Provider: "calendar", Timeout: Timeout + time.Second, MaxBody: MaxSize, Redact: redact}), timeout: Timeout}
+func New(redact func(string) string) *Fetcher {
+	return &Fetcher{client: wire.New(wire.Options{Provider: "calendar", Timeout: Timeout + time.Second, MaxBody: MaxSize, Redact: redactor(redact)}), timeout: Timeout}
 }
+
+type redactor func(string) string
+
+func (r redactor) String(s string) string { return r(s) }
 
 // Failure is a fetch that brought no calendar.
 type Failure struct {

@@ -28,7 +28,12 @@ type Zones func(name string) *time.Location
 //
 // Recurrences go by the clock on the wall, as everything in a schedule does: a shift that begins and ends at 09:00 does so
 // all year, whatever the clocks do in between.
-func ReadCalendar(text string, zone *time.Location, zones Zones, from, until time.Time) (*Calendar, error) {
+func ReadCalendar(text string, zone *time.Location, zones Zones, from, until time.Time) (c *Calendar, err error) {
+	defer func() { // what comes from outside is read by libraries
+		if p := recover(); p != nil {
+			c, err = nil, fmt.Errorf("the calendar can't be read: %s", shorten(plain(fmt.Sprint(p))))
+		}
+	}()
 	text = strings.TrimPrefix(text, "\ufeff")
 	if head := strings.TrimSpace(text); !strings.HasPrefix(strings.ToUpper(head[:min(len(head), 15)]), "BEGIN:VCALENDAR") {
 		return nil, fmt.Errorf("what came is no calendar: it begins with %q", head[:min(len(head), 20)])
@@ -36,13 +41,16 @@ func ReadCalendar(text string, zone *time.Location, zones Zones, from, until tim
 	if !strings.HasSuffix(strings.ToUpper(strings.TrimRight(text, "\r\n\t ")), "END:VCALENDAR") {
 		return nil, errors.New("the calendar is cut off: END:VCALENDAR is not its last line")
 	}
-	cal, err := ics.ParseCalendar(strings.NewReader(text))
+	cal, err := ics.ParseCalendarWithOptions(strings.NewReader(text), ics.WithUnknownPropertyHandler(ics.AcceptUnknownPropertyHandler))
 	if err != nil {
 		return nil, fmt.Errorf("the calendar can't be read: %s", shorten(plain(err.Error())))
 	}
-	r := reading{from: from, until: until, clocks: clocks{zone: zone, zones: zones, own: cal.Timezones(), made: map[string]*time.Location{}}}
+	r := reading{from: from, until: until, clocks: clocks{zone: zone, zones: zones, own: cal.Timezones(), made: map[string]made{}, budget: budget{maxSteps, maxBarren}}}
 	if err := r.events(cal.Events()); err != nil {
 		return nil, err
+	}
+	if r.spent() {
+		return nil, fmt.Errorf("the rules by which its events recur take too long to follow: %s", strings.Join(r.cal.Problems[:min(len(r.cal.Problems), 3)], "; "))
 	}
 	slices.SortStableFunc(r.cal.Events, func(a, b Event) int { return a.Start.Compare(b.Start) })
 	return &r.cal, nil

@@ -27,51 +27,60 @@ type clocks struct {
 	zone  *time.Location // of what has none
 	zones Zones
 	own   []*ics.VTimezone
-	made  map[string]*time.Location // of those that the calendar brings along
+	made  map[string]made // of those that the calendar brings along
+	budget
 }
 
+type made struct {
+	zone *time.Location
+	err  error
+}
+
+// oldest is the first year in which something may begin: before it there was another calendar.
+const oldest = 1583
+
 // moment reads one value of a property.
-func (c clocks) moment(p ics.BaseProperty, value string) (moment, error) {
+func (c *clocks) moment(p ics.BaseProperty, value string) (moment, error) {
 	value = strings.TrimSpace(value)
-	if wall, err := time.Parse("20060102", value); err == nil {
-		return moment{wall: wall, zone: c.zone, day: true}, nil
+	m := moment{zone: c.zone}
+	var err error
+	if m.wall, err = time.Parse("20060102", value); err == nil {
+		m.day = true
+	} else if m.wall, err = time.Parse("20060102T150405Z", value); err == nil {
+		m.zone = time.UTC
+	} else if m.wall, err = time.Parse("20060102T150405", value); err == nil {
+		if names := p.ICalParameters["TZID"]; len(names) > 0 {
+			if m.zone, err = c.named(names[0]); err != nil {
+				return moment{}, err
+			}
+		}
 	}
-	if wall, err := time.Parse("20060102T150405Z", value); err == nil {
-		return moment{wall: wall, zone: time.UTC}, nil
-	}
-	wall, err := time.Parse("20060102T150405", value)
-	if err != nil {
+	if err != nil || m.wall.Year() < oldest {
 		return moment{}, fmt.Errorf("%q is no date and time", shorten(plain(value)))
 	}
-	names := p.ICalParameters["TZID"]
-	if len(names) == 0 {
-		return moment{wall: wall, zone: c.zone}, nil
-	}
-	zone, err := c.named(names[0])
-	return moment{wall: wall, zone: zone}, err
+	return m, nil
 }
 
 // named is a zone that the calendar calls by a name: the one that all the world calls so, else the one that it describes itself.
 // Outlook has names of its own, such as W. Europe Standard Time, and describes them.
-func (c clocks) named(name string) (*time.Location, error) {
+func (c *clocks) named(name string) (*time.Location, error) {
 	if zone := c.zones(name); zone != nil {
 		return zone, nil
 	}
-	if zone := c.made[name]; zone != nil {
-		return zone, nil
-	}
-	for _, tz := range c.own {
-		if p := tz.GetProperty(ics.ComponentPropertyTzid); p == nil || p.Value != name {
-			continue
+	known, ok := c.made[name]
+	if !ok {
+		known.err = fmt.Errorf("the zone %q is unknown, and the calendar does not describe it", shorten(plain(name)))
+		for _, tz := range c.own {
+			if p := tz.GetProperty(ics.ComponentPropertyTzid); p != nil && p.Value == name {
+				if known.zone, known.err = c.describe(name, tz); known.err != nil {
+					known.err = fmt.Errorf("the zone %q that the calendar describes: %w", shorten(plain(name)), known.err)
+				}
+				break
+			}
 		}
-		zone, err := c.describe(name, tz)
-		if err != nil {
-			return nil, fmt.Errorf("the zone %q that the calendar describes: %w", shorten(plain(name)), err)
-		}
-		c.made[name] = zone
-		return zone, nil
+		c.made[name] = known
 	}
-	return nil, fmt.Errorf("the zone %q is unknown, and the calendar does not describe it", shorten(plain(name)))
+	return known.zone, known.err
 }
 
 // change is when the clocks of a zone begin to be so many seconds away from UTC.
@@ -81,11 +90,11 @@ type change struct {
 	summer bool
 }
 
-// maxChanges bounds the changes of one description, of which a calendar that begins in 1601 has two a year.
-const maxChanges = 5000
+// maxChanges bounds the changes of one description. One that begins in 1601 has two a year.
+const maxChanges = 10_000
 
 // describe makes a zone of a calendar's own description.
-func (c clocks) describe(name string, tz *ics.VTimezone) (*time.Location, error) {
+func (c *clocks) describe(name string, tz *ics.VTimezone) (*time.Location, error) {
 	var all []change
 	before, earliest := 0, int64(0)
 	for _, part := range tz.Components {
@@ -114,13 +123,13 @@ func (c clocks) describe(name string, tz *ics.VTimezone) (*time.Location, error)
 			return nil, err
 		}
 		start, err := time.Parse("20060102T150405", text(ics.ComponentPropertyDtStart))
-		if err != nil {
+		if err != nil || start.Year() < oldest {
 			return nil, errors.New("its DTSTART is no date and time")
 		}
 		walls := []time.Time{start}
 		if rule := text(ics.ComponentPropertyRrule); rule != "" {
 			fixed := moment{wall: start, zone: time.FixedZone("", from)}
-			if walls, err = occurrences(rule, fixed, start, lastChange, maxChanges); err != nil {
+			if walls, err = c.occurrences(rule, fixed, start, lastChange); err != nil {
 				return nil, err
 			}
 		}
@@ -131,7 +140,7 @@ func (c clocks) describe(name string, tz *ics.VTimezone) (*time.Location, error)
 			}
 			all = append(all, change{at, to, summer})
 		}
-		if len(all) > 2*maxChanges {
+		if len(all) > maxChanges {
 			return nil, errors.New("its clocks change too often")
 		}
 	}

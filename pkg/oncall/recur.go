@@ -11,9 +11,15 @@ import (
 )
 
 const (
-	maxInterval = 10_000  // of a rule
-	maxSteps    = 100_000 // of one rule up to the end of what is read: daily since long before there were calendars
+	maxInterval = 10_000    // of a rule
+	maxSteps    = 1_000_000 // recurrences of all rules of a calendar, from the beginning of each: daily since 1900 is 50,000
+	maxBarren   = 5         // rules that never give a day: for each the library looks until the year 9999, which takes a second
 )
+
+// budget is what is left of a calendar's bounds.
+type budget struct{ steps, barren int }
+
+func (b *budget) spent() bool { return b.steps <= 0 || b.barren <= 0 }
 
 // recurrences are the walls at which an event begins, from one wall to another: its own start, or what its rules make of it, what is added
 // to that and what is taken away. What can't be understood is noted, and the rest counts.
@@ -24,7 +30,7 @@ func (r *reading) recurrences(e *ics.VEvent, start moment, from, until time.Time
 		walls = append(walls, start.wall)
 	}
 	for _, p := range rules {
-		more, err := occurrences(p.Value, start, from, until, maxSteps)
+		more, err := r.occurrences(p.Value, start, from, until)
 		if err != nil {
 			r.problem(e, "%v", err)
 		}
@@ -72,9 +78,12 @@ func (r *reading) list(e *ics.VEvent, name ics.ComponentProperty) []moment {
 }
 
 // occurrences are the walls that a rule gives, from one wall up to another.
-func occurrences(rule string, start moment, from, until time.Time, most int) ([]time.Time, error) {
+func (b *budget) occurrences(rule string, start moment, from, until time.Time) (walls []time.Time, err error) {
 	bad := func(why string) ([]time.Time, error) {
 		return nil, fmt.Errorf("its rule %s can't be followed: %s", shorten(plain(rule)), why)
+	}
+	if b.spent() {
+		return bad("the rules before it took too long")
 	}
 	o, err := rrule.StrToROption(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(rule)), ";"))
 	switch {
@@ -86,6 +95,8 @@ func occurrences(rule string, start moment, from, until time.Time, most int) ([]
 		return bad(fmt.Sprintf("INTERVAL must be from 1 to %d", maxInterval))
 	case o.Count < 0:
 		return bad("COUNT is negative")
+	case len(o.Byeaster) > 0:
+		return bad("calendars have no BYEASTER")
 	}
 	if !o.Until.IsZero() {
 		switch value := untilOf(rule); {
@@ -95,23 +106,40 @@ func occurrences(rule string, start moment, from, until time.Time, most int) ([]
 			o.Until = onWall(o.Until, start.zone)
 		}
 	}
+	if o.Until.IsZero() || o.Until.After(until) {
+		o.Until = until // the library's own end is 292 years after the start, and Outlook's zones begin in 1601
+	}
+	if o.Until.Before(start.wall) {
+		return nil, nil // a series that was cut off before its first
+	}
 	o.Dtstart = start.wall
+	defer func() { // the library does not look at all that it is given
+		if recover() != nil {
+			walls, err = bad("it makes no sense")
+		}
+	}()
 	r, err := rrule.NewRRule(*o)
 	if err != nil {
 		return bad(plain(err.Error()))
 	}
-	var walls []time.Time
-	next := r.Iterator()
-	for range most {
+	some := false
+	for next := r.Iterator(); ; some = true {
 		wall, ok := next()
 		if !ok || !wall.Before(until) {
-			return walls, nil
+			break
+		}
+		if b.steps--; b.steps <= 0 {
+			return bad("it has too many recurrences")
 		}
 		if !wall.Before(from) {
 			walls = append(walls, wall)
 		}
 	}
-	return bad("it has too many recurrences")
+	if !some {
+		b.barren--
+		return bad("it gives no day at all")
+	}
+	return walls, nil
 }
 
 // untilOf is the value of UNTIL as it is written.

@@ -43,7 +43,7 @@ type CalendarTrouble struct {
 
 // Sentences are the troubles, for people.
 func (c CalendarLayer) Sentences() []string {
-	var all []string
+	all := []string{}
 	for _, t := range c.Wrong {
 		all = append(all, t.Sentence)
 	}

@@ -140,7 +140,7 @@ func (s *Scheduler) tellCalendars(ctx context.Context, f *config.File) (bool, er
 		if err != nil {
 			return err
 		}
-		wrong := slices.DeleteFunc(plan.Calendars(f, planned(states), over, tx.Now()), func(c plan.CalendarLayer) bool { return len(c.Wrong) == 0 })
+		wrong := slices.DeleteFunc(plan.Calendars(f, store.PlannedCalendars(states), over, tx.Now()), func(c plan.CalendarLayer) bool { return len(c.Wrong) == 0 })
 		for _, t := range told {
 			if !slices.ContainsFunc(wrong, func(c plan.CalendarLayer) bool { return c.Schedule == t.Schedule && c.Layer == t.Layer }) {
 				if err := tx.ForgetCalendar(ctx, t.Schedule, t.Layer); err != nil {
@@ -173,15 +173,6 @@ func (s *Scheduler) tellCalendars(ctx context.Context, f *config.File) (bool, er
 	}
 	s.o.Intake.Committed(raised...)
 	return spoke, nil
-}
-
-// planned are states as plans judge them.
-func planned(all []store.CalendarState) map[string]plan.CalendarState {
-	out := map[string]plan.CalendarState{}
-	for _, c := range all {
-		out[c.ID] = plan.CalendarState{FetchedAt: c.FetchedAt, FailedAt: c.FailedAt, Error: c.Error}
-	}
-	return out
 }
 
 // labelLayer names the layer of a schedule that a self-alert is about.

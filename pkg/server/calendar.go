@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ics "github.com/arran4/golang-ical"
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
@@ -21,6 +22,34 @@ const (
 	calendarAhead  = 92 * 24 * time.Hour
 	calendarMost   = 5000 // events: hourly turns of 123 days are fewer
 )
+
+// describeCalendars puts the calendars into the description of the API. They are served beside it, since the token may stand in the
+// address and the answer is no JSON.
+func (s *Server) describeCalendars() {
+	d := s.api.OpenAPI()
+	d.Components.SecuritySchemes["calendar"] = &huma.SecurityScheme{
+		Type: "apiKey", In: "query", Name: "token", Description: "A token of the scope calendar and no other, for calendar programs, which can send no header.",
+	}
+	refusal := func(text string) *huma.Response {
+		return &huma.Response{Description: text, Content: map[string]*huma.MediaType{"application/problem+json": {}}}
+	}
+	for path, what := range map[string]string{
+		"/v1/schedules/{id}.ics": "Subscribe to the shifts of a schedule",
+		"/v1/users/{id}.ics":     "Subscribe to the shifts of a person",
+	} {
+		d.AddOperation(&huma.Operation{
+			OperationID: operationID(http.MethodGet, path), Method: http.MethodGet, Path: path, Summary: what,
+			Description: "An iCalendar feed (RFC 5545) of the last 31 days and the coming 92, overrides included. Needs a token with the scope calendar or read; in the address, one that has calendar alone.",
+			Security:    []map[string][]string{{"token": {}}, {"calendar": {}}},
+			Parameters:  []*huma.Param{{Name: "id", In: "path", Required: true, Description: "Its id in the file.", Schema: &huma.Schema{Type: huma.TypeString}}},
+			Responses: map[string]*huma.Response{
+				"200": {Description: "The calendar.", Content: map[string]*huma.MediaType{"text/calendar": {Schema: &huma.Schema{Type: huma.TypeString}}}},
+				"401": refusal("No token, or one that is unknown."), "403": refusal("The token may not read calendars, or may do more and stands in the address."),
+				"404": refusal("The file has no such schedule or user."), "503": refusal("The database can't be asked now."),
+			},
+		})
+	}
+}
 
 // scheduleCalendar is GET /v1/schedules/{id}.ics: the shifts of one schedule.
 func (s *Server) scheduleCalendar(w http.ResponseWriter, r *http.Request) {

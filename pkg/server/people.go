@@ -8,6 +8,7 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -43,6 +44,9 @@ func (s *Server) onCall(ctx context.Context, in *onCallInput) (*body[api.List[ap
 		if err := s.addProblems(ctx, f, out.Body.Items); err != nil {
 			return nil, s.fail(ctx, "looking who can be reached", err)
 		}
+		if err := s.addCalendars(ctx, overrides, out.Body.Items, at); err != nil {
+			return nil, s.fail(ctx, "looking how it stands with calendars", err)
+		}
 	}
 	return out, nil
 }
@@ -68,6 +72,25 @@ func (s *Server) addProblems(ctx context.Context, f *config.File, items []api.On
 						User: api.Person{ID: r.User, Name: userName(f, r.User)}, Via: r.Via, Reason: r.Reason, Sentence: r.Sentence, Since: r.Since.UTC(),
 					})
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// addCalendars adds how it stands with imported calendars.
+func (s *Server) addCalendars(ctx context.Context, over oncall.Overlay, items []api.OnCall, now time.Time) error {
+	if len(s.file().Calendars) == 0 {
+		return nil
+	}
+	states, err := s.store.CalendarStates(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range plan.Calendars(s.file(), store.PlannedCalendars(states), over, now) {
+		for i := range items {
+			if items[i].Schedule == c.Schedule {
+				items[i].Calendars = append(items[i].Calendars, api.ImportedCalendar{Layer: c.Layer, FetchedAt: c.FetchedAt, Problems: c.Sentences(), Notes: c.Notes})
 			}
 		}
 	}

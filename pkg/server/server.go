@@ -122,6 +122,7 @@ func New(o Options) *Server {
 	s.silenceRoutes()
 	s.explainRoutes()
 	s.replicaRoutes()
+	s.describeCalendars()
 	s.mux.HandleFunc("POST /slack/interactions", s.slackInteraction)
 	s.mux.HandleFunc("POST /slack/commands", s.slackCommand)
 	s.mux.HandleFunc("POST /telegram/{notifier}", s.telegramUpdate)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store/internal/query"
 )
 
@@ -97,6 +98,15 @@ func calendarStates(ctx context.Context, q *query.Queries) ([]CalendarState, err
 	return convert(rows, func(r query.CalendarStatesRow) (CalendarState, error) {
 		return CalendarState{ID: r.ID, FetchedAt: r.FetchedAt, Problems: r.Problems, Tries: r.Tries, FailedAt: r.FailedAt, Error: r.Error}, nil
 	})
+}
+
+// PlannedCalendars are states as plans judge them, by calendar.
+func PlannedCalendars(all []CalendarState) map[string]plan.CalendarState {
+	out := map[string]plan.CalendarState{}
+	for _, c := range all {
+		out[c.ID] = plan.CalendarState{FetchedAt: c.FetchedAt, FailedAt: c.FailedAt, Error: c.Error}
+	}
+	return out
 }
 
 // ListCalendars notes which calendars a file names, and forgets those that none has named for so long.
