@@ -81,14 +81,18 @@ type called struct {
 
 func newFinder(people []Person) finder {
 	f := finder{byEmail: map[string][]string{}}
-	byWord := map[string][]string{}
+	byWord, ids := map[string][]string{}, map[string]bool{}
 	for _, p := range people {
+		id := plainly(p.ID)
+		byWord[id], ids[id] = append(byWord[id], p.ID), true
 		if p.Email != "" {
 			email := strings.ToLower(p.Email)
 			f.byEmail[email] = append(f.byEmail[email], p.ID)
 		}
-		for _, word := range []string{p.ID, p.Name, p.Email} {
-			if word = plainly(word); word != "" && !slices.Contains(byWord[word], p.ID) {
+	}
+	for _, p := range people {
+		for _, word := range []string{plainly(p.Name), plainly(p.Email)} {
+			if word != "" && !ids[word] { // an id is nobody else's name
 				byWord[word] = append(byWord[word], p.ID)
 			}
 		}

@@ -32,7 +32,9 @@ func spans(s oncall.Schedule) []string {
 			who = "nobody"
 		}
 		all = append(all, shift.Start.Format("02 15:04 ")+shift.End.Format("02 15:04 ")+who)
-		t = shift.End
+		if t = shift.End; t.IsZero() {
+			break
+		}
 	}
 	return all
 }

@@ -32,7 +32,7 @@ func (s span) cut(o span) span {
 // The cost does not depend on how long ago the rotation began.
 func (s Schedule) At(t time.Time) (Shift, bool) {
 	shift := s.answer(t)
-	if len(s.Overrides) > 0 || s.only != "" { // their edges, and those of other layers, may lie where nothing changes
+	if len(s.Overrides) > 0 { // their edges may lie where nothing changes
 		for !shift.Start.IsZero() {
 			before := s.answer(shift.Start.Add(-1))
 			if !shift.continues(before) {
@@ -106,44 +106,45 @@ func (s Schedule) zone() *time.Location {
 
 // answer is who is on call at t, and a span in which that holds, which may end before it must. Nobody: no users.
 func (s Schedule) answer(t time.Time) Shift {
-	var shift Shift
-	var in span
-	for _, layer := range slices.Backward(s.Layers) {
-		users, holds := layer.at(t, s.zone())
-		in = in.cut(holds)
-		if len(users) > 0 {
-			shift.Users, shift.Layer = users, layer.Name
-			break
-		}
-	}
-	below := s.only != "" && shift.Layer != s.only // the layer that is asked for is not the one in force
-	if below {
-		shift = Shift{}
-		for _, layer := range s.Layers {
-			if layer.Name == s.only {
-				users, holds := layer.at(t, s.zone())
-				if in = in.cut(holds); len(users) > 0 {
-					shift.Users, shift.Layer = users, layer.Name
-				}
-			}
-		}
-	}
+	users, name, in := s.layered(t, s.only)
+	shift := Shift{Users: users, Layer: name}
 	for _, o := range s.Overrides {
 		switch {
-		case !o.Start.Before(o.End), below && o.Instead == "":
+		case !o.Start.Before(o.End):
 		case t.Before(o.Start):
 			in = in.cut(span{until: o.Start})
 		case !t.Before(o.End):
 			in = in.cut(span{from: o.End})
 		default:
+			in = in.cut(span{o.Start, o.End})
+			if s.only != "" && o.Instead == "" {
+				// Other layers are looked at only here: else their hand-offs, which never end, would cut what they do not change.
+				_, force, holds := s.layered(t, "")
+				if in = in.cut(holds); force != s.only {
+					continue
+				}
+			}
 			if users, changed := o.apply(shift.Users); changed {
 				shift.Users, shift.Layer, shift.Override = users, ByOverride, o.ID
 			}
-			in = in.cut(span{o.Start, o.End})
 		}
 	}
 	shift.Start, shift.End = in.from, in.until
 	return shift
+}
+
+// layered is who is on call at t by the layers, or by one of them alone, which of them says so, and for how long that holds.
+func (s Schedule) layered(t time.Time, only string) (users []string, name string, in span) {
+	for _, layer := range slices.Backward(s.Layers) {
+		if only != "" && layer.Name != only {
+			continue
+		}
+		users, holds := layer.at(t, s.zone())
+		if in = in.cut(holds); len(users) > 0 {
+			return users, layer.Name, in
+		}
+	}
+	return nil, "", in
 }
 
 // continues says that the two spans, which touch, have one answer.
