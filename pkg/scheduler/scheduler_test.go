@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/ical"
 	"github.com/tocsin-oncall/tocsin/pkg/intake"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
@@ -53,7 +54,7 @@ func (w *world) replica(name string) (*store.Store, *intake.Intake, *scheduler.S
 	w.t.Cleanup(st.Close)
 	file := func() *config.File { return w.file }
 	in := intake.New(intake.Options{Store: st, File: file})
-	return st, in, scheduler.New(scheduler.Options{Store: st, Intake: in, File: file, Replica: name})
+	return st, in, scheduler.New(scheduler.Options{Store: st, Intake: in, File: file, Replica: name, Calendar: ical.New(func(s string) string { return strings.ReplaceAll(s, "s3cr3t", "${ROTA}") }).Fetch})
 }
 
 func testFile(t *testing.T) *config.File {
