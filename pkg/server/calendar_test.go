@@ -11,7 +11,9 @@ import (
 	ics "github.com/arran4/golang-ical"
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
 // events are the events of a calendar, a line each, by UID.
@@ -120,4 +122,96 @@ func keys(m map[string]string) []string {
 		out = append(out, k)
 	}
 	return out
+}
+
+// An imported calendar says who is on call, and what is wrong with it is said wherever that is asked.
+func TestOnCallByAnImportedCalendar(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := time.Now().UTC().Truncate(time.Second)
+	w.file.Calendars = map[string]config.Calendar{"c": {URL: "https://example.com/s3cr3t", Zone: time.UTC}}
+	w.file.Schedules = []oncall.Schedule{{ID: "rota", Name: "Rota", Zone: time.UTC, Layers: []oncall.Layer{{Name: "calendar", Calendar: "c"}}}}
+	onCall := func() api.OnCall {
+		t.Helper()
+		return want[api.List[api.OnCall]](w, http.StatusOK, "eye", http.MethodGet, "/v1/oncall?schedule=rota", "").Items[0]
+	}
+	if o := onCall(); len(o.Users) != 0 || len(o.Calendars) != 1 || o.Calendars[0].FetchedAt != nil || len(o.Calendars[0].Notes) != 1 {
+		t.Errorf("before it was fetched: %+v", o)
+	}
+	if err := w.store.InTx(t.Context(), func(tx *store.Tx) error {
+		if err := tx.ListCalendars(t.Context(), []string{"c"}, time.Hour); err != nil {
+			return err
+		}
+		all, err := tx.ClaimCalendars(t.Context(), []string{"c"}, time.Minute, 1)
+		if err != nil {
+			return err
+		}
+		_, err = tx.PutCalendar(t.Context(), all[0], &oncall.Calendar{Events: []oncall.Event{
+			{Start: now.Add(-time.Hour), End: now.Add(time.Hour), Summary: "Ana Torres"}, {Start: now.Add(2 * time.Hour), End: now.Add(3 * time.Hour), Summary: "Zoe"},
+		}}, time.Minute)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	o := onCall()
+	if len(o.Users) != 1 || o.Users[0].ID != "ana" || o.Layer != "calendar" || o.Until == nil || !o.Until.Equal(now.Add(time.Hour)) {
+		t.Errorf("on call: %+v", o)
+	}
+	if c := o.Calendars; len(c) != 1 || c[0].FetchedAt == nil || len(c[0].Problems) != 1 || !strings.Contains(c[0].Problems[0], `The event "Zoe"`) {
+		t.Errorf("how it stands: %+v", c)
+	}
+	if l := want[api.List[api.Shift]](w, http.StatusOK, "eye", http.MethodGet, "/v1/schedules/rota/shifts", ""); len(l.Items) != 1 || l.Items[0].User != "ana" {
+		t.Errorf("shifts: %+v", l.Items)
+	}
+	if feed := w.events("/v1/schedules/rota.ics"); len(feed) != 1 {
+		t.Errorf("the feed: %v", feed)
+	}
+	past := want[api.List[api.OnCall]](w, http.StatusOK, "eye", http.MethodGet, "/v1/oncall?at="+now.Add(-2*time.Hour).Format(time.RFC3339), "").Items[0]
+	if len(past.Users) != 0 || len(past.Calendars) != 0 {
+		t.Errorf("two hours ago: %+v", past)
+	}
+}
+
+// The feeds are in the description of the API, as what they are.
+func TestCalendarsAreDescribed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := want[struct {
+		Paths map[string]map[string]struct {
+			ID         string `json:"operationId"`
+			Responses  map[string]struct{ Content map[string]any }
+			Security   []map[string][]string
+			Parameters []struct{ Name, In string }
+		}
+		Components struct {
+			SecuritySchemes map[string]struct{ Type, In, Name string }
+		}
+	}](w, http.StatusOK, "", http.MethodGet, "/openapi.json", "")
+	ids := map[string]bool{}
+	for path, operations := range d.Paths {
+		for method, o := range operations {
+			if ids[o.ID] {
+				t.Errorf("%s %s: the id %s is there twice", method, path, o.ID)
+			}
+			ids[o.ID] = true
+		}
+	}
+	for _, path := range []string{"/v1/schedules/{id}.ics", "/v1/users/{id}.ics"} {
+		o, ok := d.Paths[path]["get"]
+		if _, feed := o.Responses["200"].Content["text/calendar"]; !ok || !feed || len(o.Parameters) != 1 || o.Parameters[0].Name != "id" {
+			t.Errorf("%s: %+v", path, o)
+		}
+		var ways []string
+		for _, s := range o.Security {
+			for name := range s {
+				ways = append(ways, name)
+			}
+		}
+		if !slices.Equal(ways, []string{"token", "calendar"}) {
+			t.Errorf("%s is opened by %v", path, ways)
+		}
+	}
+	if s := d.Components.SecuritySchemes["calendar"]; s.Type != "apiKey" || s.In != "query" || s.Name != "token" {
+		t.Errorf("the token in the address: %+v", s)
+	}
 }
