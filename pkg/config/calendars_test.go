@@ -108,7 +108,9 @@ routes: [{match: "#", notify: [ops], escalate: default}]
 	if got := f.Escalations["default"].Steps[0].Page; !slices.Equal(got, []string{"layer:primary/tokyo", "layer:primary/layer 1"}) {
 		t.Errorf("pages %q", got)
 	}
-	if !slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.HasPrefix(w, "the escalation default pages ana, who has no contacts") }) {
+	if !slices.ContainsFunc(f.Warnings, func(w string) bool {
+		return strings.HasPrefix(w, "the escalation default pages ana, who has no contacts")
+	}) {
 		t.Errorf("warnings: %q", f.Warnings)
 	}
 }

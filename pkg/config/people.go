@@ -146,13 +146,13 @@ func (l *loader) schedules(root *object) {
 }
 
 // layer reads one layer of a schedule with the given zone: a rotation, or an imported calendar.
-func (r *loader) layer(o *object, name string, zone *time.Location) oncall.Layer {
-	l := oncall.Layer{Name: o.str("name", name), Zone: o.zone("time_zone")}
-	if l.Zone != nil {
-		zone = l.Zone
+func (l *loader) layer(o *object, name string, zone *time.Location) oncall.Layer {
+	layer := oncall.Layer{Name: o.str("name", name), Zone: o.zone("time_zone")}
+	if layer.Zone != nil {
+		zone = layer.Zone
 	}
 	if o.has("ical_url") {
-		return r.importedLayer(o, l, zone)
+		return l.importedLayer(o, layer, zone)
 	}
 	o.get("ical_url")
 	o.require("users", "list the people in the order of their turns, or give the layer an ical_url")
@@ -166,7 +166,7 @@ func (r *loader) layer(o *object, name string, zone *time.Location) oncall.Layer
 			}
 		}
 		if len(turn) > 0 {
-			l.Users = append(l.Users, turn)
+			layer.Users = append(layer.Users, turn)
 		} else if v.null() || kindOf(v.node) == "a list" {
 			v.problem("name at least one person", "turn %s has nobody", v.name())
 		}
@@ -180,27 +180,27 @@ func (r *loader) layer(o *object, name string, zone *time.Location) oncall.Layer
 			if err != nil {
 				v.problem("", "every: %v", err)
 			}
-			l.Every = every
+			layer.Every = every
 		}
 	}
-	if len(l.Users) > 1 {
+	if len(layer.Users) > 1 {
 		o.require("every", "say how long a turn is, for example 1 week")
 		o.require("start", `say when the first turn begins, for example "2026-01-05 09:00"`)
 	}
-	l.Start, l.End = o.wallClock("start"), o.wallClock("end")
-	if !l.End.IsZero() && !l.Start.Before(l.End) {
+	layer.Start, layer.End = o.wallClock("start"), o.wallClock("end")
+	if !layer.End.IsZero() && !layer.Start.Before(layer.End) {
 		o.get("end").problem("", "end is not after start")
 	}
-	l.Active = active(o, zone)
-	l.SkipInactive = o.boolean("skip_inactive")
+	layer.Active = active(o, zone)
+	layer.SkipInactive = o.boolean("skip_inactive")
 	switch {
-	case l.SkipInactive && !o.has("active"):
+	case layer.SkipInactive && !o.has("active"):
 		o.get("skip_inactive").problem("remove it, or say in active when the layer counts", "without active no turn can be skipped")
-	case l.SkipInactive && l.Active != nil && zone != nil && l.Active.Zone.String() != zone.String():
+	case layer.SkipInactive && layer.Active != nil && zone != nil && layer.Active.Zone.String() != zone.String():
 		o.get("active").problem("give the layer this time_zone instead: then its turns and its hours go by one clock", "with skip_inactive the hours must be those of the layer's own zone, %s", zone)
 	}
 	o.done(nil)
-	return l
+	return layer
 }
 
 // wallClock is a local date and time of a key, as a UTC time with the same fields; zero where there is none.

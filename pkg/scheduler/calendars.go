@@ -43,7 +43,7 @@ func (s *Scheduler) Calendars(ctx context.Context) (bool, error) {
 	var due []store.Fetch
 	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) (err error) {
 		due = nil
-		if err = tx.ListCalendars(ctx, ids, forgetCalendar); err != nil {
+		if err := tx.ListCalendars(ctx, ids, forgetCalendar); err != nil {
 			return err
 		}
 		due, err = tx.ClaimCalendars(ctx, ids, calendarLease, calendarAtOnce)
@@ -77,24 +77,24 @@ func (s *Scheduler) fetch(ctx context.Context, c config.Calendar, d store.Fetch)
 		return err
 	}
 	var cal *oncall.Calendar
-	text, err := s.o.Calendar(ctx, c.URL)
-	if err == nil {
-		cal, err = oncall.ReadCalendar(text, c.Zone, zoneNamed, now.Add(-calendarBehind), now.Add(calendarAhead))
+	text, wrong := s.o.Calendar(ctx, c.URL)
+	if wrong == nil {
+		cal, wrong = oncall.ReadCalendar(text, c.Zone, zoneNamed, now.Add(-calendarBehind), now.Add(calendarAhead))
 	}
-	if ctx.Err() != nil {
-		return nil // stopping: it is fetched again when its lease is over
+	if err := ctx.Err(); err != nil {
+		return err // stopping: it is fetched again when its lease is over
 	}
 	return s.o.Store.InTx(ctx, func(tx *store.Tx) error {
-		if err == nil {
+		if wrong == nil {
 			_, err := tx.PutCalendar(ctx, d, cal, calendarEvery)
 			return err
 		}
 		again := min(calendarRetry<<min(d.Tries, 10), calendarWait)
 		var failure *ical.Failure
-		if errors.As(err, &failure) {
+		if errors.As(wrong, &failure) {
 			again = max(again, min(failure.RetryAfter, calendarAsked))
 		}
-		_, err := tx.CalendarFailed(ctx, d, limit(err.Error(), calendarMessage), again)
+		_, err := tx.CalendarFailed(ctx, d, limit(wrong.Error(), calendarMessage), again)
 		return err
 	})
 }

@@ -134,7 +134,10 @@ func TestAFetchIsFenced(t *testing.T) {
 	if len(now) != 1 {
 		t.Fatal("nobody goes on")
 	}
-	within(t, two, func(tx *store.Tx) error { _, err := tx.CalendarFailed(t.Context(), now[0], "answered 500", time.Hour); return err })
+	within(t, two, func(tx *store.Tx) error {
+		_, err := tx.CalendarFailed(t.Context(), now[0], "answered 500", time.Hour)
+		return err
+	})
 	within(t, one, func(tx *store.Tx) error {
 		put, err := tx.PutCalendar(t.Context(), late[0], &oncall.Calendar{}, 0)
 		failed, err2 := tx.CalendarFailed(t.Context(), late[0], "late", 0)
