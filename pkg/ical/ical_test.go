@@ -68,6 +68,15 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+func TestALargeCalendar(t *testing.T) {
+	t.Parallel()
+	large := whole + strings.Repeat(" ", MaxSize-len(whole))
+	text, err := fetcher(Timeout).Fetch(t.Context(), raw(t, func(c net.Conn) { says200(c, len(large), large) }))
+	if err != nil || len(text) != MaxSize {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
 func TestWhatAFailedFetchSays(t *testing.T) {
 	t.Parallel()
 	status := func(line string, headers ...string) func(net.Conn) {

@@ -56,7 +56,8 @@ func (c CalendarLayer) What() string {
 	for _, t := range c.Wrong {
 		all = append(all, t.What)
 	}
-	return strings.Join(all, "\n")
+	slices.Sort(all) // whichever comes next
+	return strings.Join(slices.Compact(all), "\n")
 }
 
 // Calendars is how it stands with all imported layers of the file, in order.
@@ -96,27 +97,51 @@ func (c *CalendarLayer) judge(f *config.File, id string, copied *oncall.Calendar
 		c.wrong(p, "Something in it can't be understood, and does not count: %s.", p)
 	}
 	soon := func(start, end time.Time) bool { return end.After(now) && start.Before(now.Add(calendarSoon)) }
-	strays = slices.DeleteFunc(slices.Clone(strays), func(s oncall.Stray) bool { return !soon(s.Event.Start, s.Event.End) })
-	for i, s := range strays {
-		if i == calendarNames {
-			c.wrong("more strays", "%d more events within seven days name somebody who is no user of the file.", len(strays)-i)
-			break
-		}
-		e := s.Event
-		name := fmt.Sprintf("The event %q, %s to %s,", e.Summary, clock(e.Start), clock(e.End))
-		what := e.Summary + " " + e.Start.UTC().Format(time.RFC3339) + " " + strings.Join(s.Who, " ")
-		switch {
-		case len(s.Who) == 0:
-			c.wrong(what, "%s puts nobody on call: neither its title nor whoever made it names a user of the file.", name)
-		case s.Lost:
-			c.wrong(what, "%s puts nobody on call: %s is no user's e-mail address in the file, and its title names none.", name, strings.Join(s.Who, ", "))
-		default:
-			c.wrong(what, "%s also names %s, who is no user of the file.", name, strings.Join(s.Who, ", "))
-		}
-	}
+	c.strangers(strays, soon, clock)
 	for _, t := range turns {
 		if t.Overlap && soon(t.Start, t.End) && len(c.Notes) < calendarNames {
 			c.Notes = append(c.Notes, fmt.Sprintf("Events overlap: %s are on call together from %s to %s.", strings.Join(t.Users, " and "), clock(t.Start), clock(t.End)))
+		}
+	}
+}
+
+// strangers are the events that name somebody who is no user. Those of one title and the same people are one trouble, however often they
+// recur: else it would be another one every day.
+func (c *CalendarLayer) strangers(strays []oncall.Stray, soon func(start, end time.Time) bool, clock func(time.Time) string) {
+	type sort struct {
+		what  string
+		first oncall.Stray
+		more  int
+	}
+	var sorts []sort
+	for _, s := range strays {
+		if !soon(s.Event.Start, s.Event.End) {
+			continue
+		}
+		what := s.Event.Summary + " " + strings.Join(s.Who, " ")
+		if i := slices.IndexFunc(sorts, func(o sort) bool { return o.what == what }); i >= 0 {
+			sorts[i].more++
+		} else {
+			sorts = append(sorts, sort{what, s, 0})
+		}
+	}
+	for i, s := range sorts {
+		if i == calendarNames {
+			c.wrong("more strangers", "%d more events within seven days name somebody who is no user of the file.", len(sorts)-i)
+			break
+		}
+		e := s.first.Event
+		name := fmt.Sprintf("The event %q, %s to %s,", e.Summary, clock(e.Start), clock(e.End))
+		if s.more > 0 {
+			name = fmt.Sprintf("The event %q, %s to %s and %d times more within seven days,", e.Summary, clock(e.Start), clock(e.End), s.more)
+		}
+		switch who := strings.Join(s.first.Who, ", "); {
+		case who == "":
+			c.wrong(s.what, "%s puts nobody on call: neither its title nor whoever made it names a user of the file.", name)
+		case s.first.Lost:
+			c.wrong(s.what, "%s puts nobody on call: %s is no user's e-mail address in the file, and its title names none.", name, who)
+		default:
+			c.wrong(s.what, "%s also names %s, who is no user of the file.", name, who)
 		}
 	}
 }

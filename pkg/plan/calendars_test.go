@@ -43,11 +43,11 @@ func TestHowItStandsWithACalendar(t *testing.T) {
 				"Something in it can't be understood, and does not count: d.|Something in it can't be understood, and does not count: e.|2 more of its events can't be understood.", ""},
 		{"strangers", fine, &oncall.Calendar{Events: []oncall.Event{
 			event(-2*time.Hour, time.Hour, "over", "zoe@example.com"), event(-time.Hour, 2*time.Hour, "Busy"), event(time.Hour, time.Hour, "on", "zoe@example.com"),
-			event(2*time.Hour, time.Hour, "on", "ana@example.com", "zoe@example.com"), event(8*24*time.Hour, time.Hour, "far"),
+			event(2*time.Hour, time.Hour, "on", "ana@example.com", "bob@example.com"), event(24*time.Hour, 2*time.Hour, "Busy"), event(48*time.Hour, 2*time.Hour, "Busy"), event(8*24*time.Hour, time.Hour, "far"),
 		}},
-			`The event "Busy", Mon 5 Jan 08:00 UTC to Mon 5 Jan 10:00 UTC, puts nobody on call: neither its title nor whoever made it names a user of the file.|` +
+			`The event "Busy", Mon 5 Jan 08:00 UTC to Mon 5 Jan 10:00 UTC and 2 times more within seven days, puts nobody on call: neither its title nor whoever made it names a user of the file.|` +
 				`The event "on", Mon 5 Jan 10:00 UTC to Mon 5 Jan 11:00 UTC, puts nobody on call: zoe@example.com is no user's e-mail address in the file, and its title names none.|` +
-				`The event "on", Mon 5 Jan 11:00 UTC to Mon 5 Jan 12:00 UTC, also names zoe@example.com, who is no user of the file.`, ""},
+				`The event "on", Mon 5 Jan 11:00 UTC to Mon 5 Jan 12:00 UTC, also names bob@example.com, who is no user of the file.`, ""},
 		{"overlap", fine, &oncall.Calendar{Events: []oncall.Event{event(0, 3*time.Hour, "ana"), event(2*time.Hour, 2*time.Hour, "Bo")}}, "",
 			"Events overlap: ana and bo are on call together from Mon 5 Jan 11:00 UTC to Mon 5 Jan 12:00 UTC."},
 	} {
@@ -61,10 +61,36 @@ func TestHowItStandsWithACalendar(t *testing.T) {
 		if notes := strings.Join(got[0].Notes, "|"); notes != c.notes {
 			t.Errorf("%s: notes\n%s\nwant\n%s", c.name, notes, c.notes)
 		}
-		// The same trouble is the same a minute later, so it is told once.
+		// The same trouble is the same later, so it is told once.
 		later := plan.Calendars(f, map[string]plan.CalendarState{"c": {FetchedAt: c.state.FetchedAt, FailedAt: c.state.FailedAt, Error: "another word"}}, oncall.Overlay{Calendars: map[string]*oncall.Calendar{"c": c.copied}}, monday.Add(30*time.Second))
 		if later[0].What() != got[0].What() {
 			t.Errorf("%s: %q became %q", c.name, got[0].What(), later[0].What())
+		}
+	}
+}
+
+// A stranger's event that recurs is one trouble as long as it does: it is not told anew each day.
+func TestAStrangersEventThatRecurs(t *testing.T) {
+	t.Parallel()
+	f := file(t)
+	f.Schedules = []oncall.Schedule{{ID: "primary", Zone: time.UTC, Layers: []oncall.Layer{{Name: "calendar", Calendar: "c"}}}}
+	daily := &oncall.Calendar{}
+	for day := range 20 {
+		for _, title := range []string{"Stand-up", "Lunch"} {
+			start := monday.Add(time.Duration(day) * 24 * time.Hour)
+			daily.Events = append(daily.Events, oncall.Event{Start: start, End: start.Add(time.Hour), Summary: title})
+		}
+	}
+	at := func(now time.Time) plan.CalendarLayer {
+		return plan.Calendars(f, map[string]plan.CalendarState{"c": {FetchedAt: &now}}, oncall.Overlay{Calendars: map[string]*oncall.Calendar{"c": daily}}, now)[0]
+	}
+	first := at(monday)
+	if len(first.Wrong) != 2 || first.What() == "" {
+		t.Fatalf("%+v", first.Wrong)
+	}
+	for hours := range 7 * 24 {
+		if later := at(monday.Add(time.Duration(hours) * time.Hour)); later.What() != first.What() {
+			t.Fatalf("after %d hours %q has become %q", hours, first.What(), later.What())
 		}
 	}
 }

@@ -107,8 +107,17 @@ func TestCopiesOfCalendars(t *testing.T) {
 	storetest.MoveClock(t, url, 2*time.Hour)
 	within(t, one, func(tx *store.Tx) error { return tx.ListCalendars(t.Context(), []string{"d"}, time.Hour) })
 	put(t, one, "back")
-	if got, _ := title(t, two); got != "back" {
+	put(t, one, "back again")
+	if got, _ := title(t, two); got != "back again" {
 		t.Errorf("%q", got)
+	}
+	// The worker has it for whatever goes to a schedule or to one layer of it, and for nothing else.
+	for target, want := range map[string]int{"schedule:primary": 1, "layer:primary/rota": 1, "user:ana": 0} {
+		d := store.Claimed{Now: time.Now()}
+		d.Target = target
+		if a, err := one.Around(t.Context(), []store.Claimed{d}); err != nil || len(a.Overrides.Calendars) != want {
+			t.Errorf("around %s: %+v, %v", target, a.Overrides, err)
+		}
 	}
 }
 

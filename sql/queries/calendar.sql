@@ -11,9 +11,12 @@ delete from calendar where listed_at < clock_timestamp() - @after::interval;
 
 -- name: ClaimCalendars :many
 -- Each is fetched by one replica at a time.
-update calendar set next_at = clock_timestamp() + @lease::interval, attempt = attempt + 1
-where id in (select c.id from calendar c where c.id = any(@ids::text[]) and c.next_at <= clock_timestamp() order by c.next_at, c.id limit @most for update skip locked)
-returning id, attempt, tries;
+with due as materialized (
+  select id from calendar where id = any(@ids::text[]) and next_at <= clock_timestamp() order by next_at, id limit @most for update skip locked
+)
+update calendar c set next_at = clock_timestamp() + @lease::interval, attempt = attempt + 1
+from due where c.id = due.id
+returning c.id, c.attempt, c.tries;
 
 -- name: PutCalendar :execrows
 -- A copy that says the same keeps its version: whatever was made of it stays.

@@ -155,9 +155,12 @@ func (q *Queries) CalendarsTold(ctx context.Context) ([]CalendarsToldRow, error)
 }
 
 const claimCalendars = `-- name: ClaimCalendars :many
-update calendar set next_at = clock_timestamp() + $1::interval, attempt = attempt + 1
-where id in (select c.id from calendar c where c.id = any($2::text[]) and c.next_at <= clock_timestamp() order by c.next_at, c.id limit $3 for update skip locked)
-returning id, attempt, tries
+with due as materialized (
+  select id from calendar where id = any($2::text[]) and next_at <= clock_timestamp() order by next_at, id limit $3 for update skip locked
+)
+update calendar c set next_at = clock_timestamp() + $1::interval, attempt = attempt + 1
+from due where c.id = due.id
+returning c.id, c.attempt, c.tries
 `
 
 type ClaimCalendarsRow struct {
