@@ -111,10 +111,11 @@ func TestACalendarIsFetchedOnceForAll(t *testing.T) {
 	t.Parallel()
 	r := newRota(t)
 	r.says("-1 24 cho@example.com")
-	st, _, other := r.replica("two")
+	st, _, two := r.replica("two")
+	_, _, three := r.replica("three")
 	r.want("before the first fetch", r.onCall(st), "ana week")
 	var all sync.WaitGroup
-	for _, s := range []*scheduler.Scheduler{r.s, other, r.s, other} {
+	for _, s := range []*scheduler.Scheduler{r.s, two, three} {
 		all.Go(func() {
 			if _, err := s.Calendars(t.Context()); err != nil {
 				t.Error(err)
