@@ -55,6 +55,20 @@ func (l *loader) importedLayer(o *object, layer oncall.Layer, zone *time.Locatio
 	return layer
 }
 
+// importedNames checks that no other layer is called as an imported one: people are told of calendars by schedule and layer.
+func importedNames(o *object, s oncall.Schedule) {
+	seen := map[string]int{}
+	for _, layer := range s.Layers {
+		seen[layer.Name]++
+	}
+	for _, layer := range s.Layers {
+		if layer.Calendar != "" && seen[layer.Name] > 1 {
+			o.problem("give each layer a name of its own", "the schedule %s has %d layers %q, and one is a calendar", s.ID, seen[layer.Name], layer.Name)
+			seen[layer.Name] = 0
+		}
+	}
+}
+
 // imports keeps what was made of calendars, since the file is asked for it with each page.
 type imports struct {
 	mu sync.Mutex

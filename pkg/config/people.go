@@ -135,6 +135,7 @@ func (l *loader) schedules(root *object) {
 		if id := l.calendar(o, s.Zone); id != "" {
 			s.Layers = append(s.Layers, oncall.Layer{Name: CalendarLayer, Calendar: id})
 		}
+		importedNames(o, s)
 		s.Partial = o.oneOf("coverage", "full", "full", "partial") == "partial"
 		l.file.Notices[s.ID] = notices(o)
 		if g, ok := l.userGroup(o); ok {
