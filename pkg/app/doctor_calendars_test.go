@@ -52,7 +52,7 @@ routes: [{match: "#", notify: [log]}]
 		t.Helper()
 		ids := []string{f.Schedules[0].Layers[0].Calendar}
 		if err := s.InTx(t.Context(), func(tx *store.Tx) error {
-			if err := tx.ListCalendars(t.Context(), ids, time.Hour); err != nil {
+			if err := tx.ListCalendars(t.Context(), ids); err != nil {
 				return err
 			}
 			all, err := tx.ClaimCalendars(t.Context(), ids, time.Minute, 1)

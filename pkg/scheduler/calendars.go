@@ -43,7 +43,7 @@ func (s *Scheduler) Calendars(ctx context.Context) (bool, error) {
 	var due []store.Fetch
 	if err := s.o.Store.InTx(ctx, func(tx *store.Tx) (err error) {
 		due = nil
-		if err := tx.ListCalendars(ctx, ids, forgetCalendar); err != nil {
+		if err := tx.ListCalendars(ctx, ids); err != nil {
 			return err
 		}
 		due, err = tx.ClaimCalendars(ctx, ids, calendarLease, calendarAtOnce)

@@ -149,15 +149,20 @@ func TestACalendarIsFetchedOnceForAll(t *testing.T) {
 	r.want("emptied", r.onCall(st), "ana week")
 	r.want("what is told", r.told(), "")
 
-	// What no file names is forgotten, long after.
+	// What no file names is forgotten, long after; what one names is not.
+	r.fetch(40 * 24 * time.Hour)
+	r.step("purge")
+	rows := func() string { return value[string](r.world, "select coalesce(string_agg(id, ' '), '') from calendar") }
+	r.want("a calendar of the file", rows(), "c1")
 	delete(r.file.Calendars, "c1")
 	r.file.Schedules[0].Layers = r.file.Schedules[0].Layers[:1]
-	r.file.Calendars["c2"] = config.Calendar{URL: "http://127.0.0.1:1/", Zone: time.UTC}
-	r.fetch(6 * 24 * time.Hour)
-	rows := func() string { return value[string](r.world, "select string_agg(id, ' ' order by id) from calendar") }
-	r.want("after six days", rows(), "c1 c2")
+	r.file.Checksum = "another"
+	r.fetch(29 * 24 * time.Hour)
+	r.step("purge")
+	r.want("after 29 days", rows(), "c1")
 	r.fetch(2 * 24 * time.Hour)
-	r.want("after eight", rows(), "c2")
+	r.step("purge")
+	r.want("after 31", rows(), "")
 }
 
 // A far side that is down costs nothing: its last good copy stays in force, and is told to be old after an hour, once, to everybody and

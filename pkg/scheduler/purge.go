@@ -14,6 +14,9 @@ func (s *Scheduler) Purge(ctx context.Context) (bool, error) {
 	if err := s.o.Store.PurgeNotices(ctx, 1000); err != nil {
 		return false, err
 	}
+	if err := s.o.Store.PurgeCalendars(ctx, forgetCalendar); err != nil {
+		return false, err
+	}
 	n, err := s.o.Store.Purge(ctx, 1000)
 	if err != nil {
 		return false, err

@@ -139,7 +139,7 @@ func TestOnCallByAnImportedCalendar(t *testing.T) {
 		t.Errorf("before it was fetched: %+v", o)
 	}
 	if err := w.store.InTx(t.Context(), func(tx *store.Tx) error {
-		if err := tx.ListCalendars(t.Context(), []string{"c"}, time.Hour); err != nil {
+		if err := tx.ListCalendars(t.Context(), []string{"c"}); err != nil {
 			return err
 		}
 		all, err := tx.ClaimCalendars(t.Context(), []string{"c"}, time.Minute, 1)

@@ -109,13 +109,15 @@ func PlannedCalendars(all []CalendarState) map[string]plan.CalendarState {
 	return out
 }
 
-// ListCalendars notes which calendars a file names, and forgets those that none has named for so long.
-func (tx *Tx) ListCalendars(ctx context.Context, ids []string, forget time.Duration) error {
+// ListCalendars notes which calendars a file names.
+func (tx *Tx) ListCalendars(ctx context.Context, ids []string) error {
 	slices.Sort(ids) // one order on all replicas: these rows are locked
-	if err := tx.q.ListCalendars(ctx, ids); err != nil {
-		return err
-	}
-	return tx.q.DropCalendars(ctx, forget)
+	return tx.q.ListCalendars(ctx, ids)
+}
+
+// PurgeCalendars forgets the calendars that no file has named for so long.
+func (s *Store) PurgeCalendars(ctx context.Context, after time.Duration) error {
+	return s.q.PurgeCalendars(ctx, after)
 }
 
 // Fetch is one fetch of a calendar that was taken on.

@@ -5,7 +5,7 @@
 insert into calendar (id, next_at, listed_at) select unnest(@ids::text[]), clock_timestamp(), clock_timestamp()
 on conflict (id) do update set listed_at = excluded.listed_at where calendar.listed_at < excluded.listed_at - interval '1 minute';
 
--- name: DropCalendars :exec
+-- name: PurgeCalendars :exec
 -- Those that no file has named for so long.
 delete from calendar where listed_at < clock_timestamp() - @after::interval;
 

@@ -190,16 +190,6 @@ func (q *Queries) ClaimCalendars(ctx context.Context, lease time.Duration, ids [
 	return items, nil
 }
 
-const dropCalendars = `-- name: DropCalendars :exec
-delete from calendar where listed_at < clock_timestamp() - $1::interval
-`
-
-// Those that no file has named for so long.
-func (q *Queries) DropCalendars(ctx context.Context, after time.Duration) error {
-	_, err := q.db.Exec(ctx, dropCalendars, after)
-	return err
-}
-
 const forgetCalendar = `-- name: ForgetCalendar :exec
 delete from calendar_told where schedule = $1 and layer = $2
 `
@@ -219,6 +209,16 @@ on conflict (id) do update set listed_at = excluded.listed_at where calendar.lis
 // One that is new is fetched now.
 func (q *Queries) ListCalendars(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, listCalendars, ids)
+	return err
+}
+
+const purgeCalendars = `-- name: PurgeCalendars :exec
+delete from calendar where listed_at < clock_timestamp() - $1::interval
+`
+
+// Those that no file has named for so long.
+func (q *Queries) PurgeCalendars(ctx context.Context, after time.Duration) error {
+	_, err := q.db.Exec(ctx, purgeCalendars, after)
 	return err
 }
 
