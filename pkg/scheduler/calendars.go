@@ -27,7 +27,7 @@ const (
 	calendarAtOnce  = 4                          // of one replica
 	calendarBehind  = 92 * 24 * time.Hour        // what is kept of the past
 	calendarAhead   = 400 * 24 * time.Hour       // and of the time to come
-	forgetCalendar  = 7 * 24 * time.Hour         // after no file has named it any more
+	forgetCalendar  = 30 * 24 * time.Hour        // after no file has named it any more; an outage of all replicas may be as long
 	calendarMessage = 1000                       // characters of what is kept of a failure
 )
 
