@@ -268,6 +268,39 @@ func TestWhatWasAnsweredIsAppliedByAnyReplica(t *testing.T) {
 	}
 }
 
+// The database is slow: Slack, which waits for three seconds and does not ask again, has its answer before, and the press counts.
+func TestAPressCountsWhenTheDatabaseIsSlow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.open()
+	conn, err := pgx.Connect(t.Context(), w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "lock table callback in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	body, header := slackPress(signing, "U0ANA", "ack", id, "5.1", time.Now())
+	if status, _, b := w.call("", "POST", "/slack/interactions", body, header...); status != 200 {
+		t.Fatalf("%d %s", status, b)
+	}
+	// Telegram asks again.
+	if status, _, b := w.call("", "POST", "/telegram/ops-telegram", telegramPress(1, 777, "ack", id), "X-Telegram-Bot-Api-Secret-Token", hook); status != 503 {
+		t.Fatalf("%d %s", status, b)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h := w.heard(); !strings.Contains(h.text, "You acknowledged it") {
+		t.Errorf("told %+v", h)
+	}
+}
+
 // The callback is answered before it is applied, and what is stored of it until then does not hold the code.
 func TestACallbackIsAnsweredBeforeItIsApplied(t *testing.T) {
 	t.Parallel()
