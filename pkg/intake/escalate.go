@@ -246,12 +246,20 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 			_, err = c.write(ctx)
 			return err
 		}
-		fired = true
 		if step.Step == StepEnd {
+			fired = true
 			r, err = i.end(ctx, c, step)
 			return err
 		}
-		if err := c.climb(ctx, step); err != nil {
+		if foreign, err := c.foreign(ctx, step); err != nil || foreign {
+			return err
+		}
+		fired = true
+		climb := c.climb
+		if len(escalation(c.f, step.Name).Steps) == 0 {
+			climb = c.replaced
+		}
+		if err := climb(ctx, step); err != nil {
 			return err
 		}
 		r.wake = tx.Now()

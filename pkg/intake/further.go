@@ -54,7 +54,11 @@ func (c *change) further(ctx context.Context) (bool, error) {
 		return c.nextNow(ctx)
 	}
 	moved := false
-	for _, name := range c.ran() {
+	names, err := c.toRing(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
 		from := 0
 		for _, s := range c.steps {
 			if s.Name == name && s.State == "fired" && s.Step >= 0 {

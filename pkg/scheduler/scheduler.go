@@ -25,7 +25,7 @@ import (
 const batch = 200
 
 // Alive is how old the heartbeat of a replica that counts as live may be.
-const Alive = 30 * time.Second
+const Alive = intake.Alive
 
 // Options set up a Scheduler.
 type Options struct {

@@ -67,6 +67,11 @@ func (tx *Tx) WithdrawStep(ctx context.Context, incidentID uuid.UUID, step int, 
 	return err
 }
 
+// DropStep ends one due step.
+func (tx *Tx) DropStep(ctx context.Context, id uuid.UUID, reason string) error {
+	return tx.q.DropStep(ctx, reason, id)
+}
+
 // BringForward makes a due step due now.
 func (tx *Tx) BringForward(ctx context.Context, id uuid.UUID) error {
 	return one(tx.q.BringForward(ctx, id))

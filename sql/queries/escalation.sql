@@ -12,6 +12,9 @@ update escalation set state = 'withdrawn', due_at = null, held_at = null, reason
 -- name: WithdrawStep :execrows
 update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = @reason where incident_id = @incident_id and step = @step and state = 'due';
 
+-- name: DropStep :exec
+update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = @reason where id = @id and state = 'due';
+
 -- name: BringForward :execrows
 update escalation set due_at = least(due_at, clock_timestamp()) where id = @id and state = 'due';
 

@@ -53,6 +53,15 @@ func (q *Queries) BringForward(ctx context.Context, id uuid.UUID) (int64, error)
 	return result.RowsAffected(), nil
 }
 
+const dropStep = `-- name: DropStep :exec
+update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = $1 where id = $2 and state = 'due'
+`
+
+func (q *Queries) DropStep(ctx context.Context, reason string, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, dropStep, reason, iD)
+	return err
+}
+
 const dueSteps = `-- name: DueSteps :many
 select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at, rests from escalation where due_at <= now() and held_at is null order by due_at limit $1
 `
