@@ -18,6 +18,7 @@ import (
 // EscalateNow does not wait for the next step's time. Where somebody had acknowledged, nobody is on it any more: the escalation
 // goes on after the step that it had come to, until somebody answers. Two presses at once are one.
 func (i *Intake) EscalateNow(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
+	by, reason = by.plain(), line(reason, MaxTitle)
 	return i.answer(ctx, id, by, "escalate", reason, func(ctx context.Context, c *change, a *Answer) error {
 		if c.inc.State == message.Resolved {
 			a.Refused = true
@@ -101,6 +102,7 @@ func (c *change) nextNow(ctx context.Context) (bool, error) {
 // Reassign pages one person instead: what was to come of the escalations is withdrawn, pages that are not out are canceled, and
 // that person is paged, again and again, until somebody answers.
 func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reason string) (Answer, error) {
+	by, reason = by.plain(), line(reason, MaxTitle)
 	to = strings.TrimPrefix(strings.TrimSpace(to), "user:")
 	name := ""
 	for _, u := range i.file().Users {

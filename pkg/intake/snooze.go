@@ -26,6 +26,7 @@ const samePress = 15 * time.Second
 // Snooze puts an incident off: it is acknowledged for a while and rings again after it, from the beginning of its escalations,
 // unless it was resolved or acknowledged meanwhile. When it is over is a row of the database, for any replica.
 func (i *Intake) Snooze(ctx context.Context, id uuid.UUID, by Actor, d time.Duration, reason string) (Answer, error) {
+	by, reason = by.plain(), line(reason, MaxTitle)
 	if d < minSnooze || d > maxSnooze {
 		return Answer{}, &InputError{"for", fmt.Sprintf("say how long, between %s and 7d: for example 1h", minSnooze)}
 	}
