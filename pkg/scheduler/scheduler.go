@@ -39,6 +39,9 @@ type Options struct {
 	Failed    func(job string, err error) // told of each failed step, which is tried again in its time; may be nil
 	// Provider is that of a notifier of the file: for what is asked of a chat without sending. May be nil.
 	Provider func(notifier string) (provider.Provider, bool)
+	// Find looks for a user's account with a notifier, and links it; true: it is linked now. An error: it can't be known now. Nil: there
+	// is no other place to look.
+	Find func(ctx context.Context, notifier, userID string) (bool, error)
 	// Decided is told how many deliveries a decision on many was applied to. May be nil.
 	Decided func(action string, deliveries int)
 	// Purged is told what a sweep has removed, when it is anything. May be nil.
@@ -66,6 +69,9 @@ type Scheduler struct {
 func New(o Options) *Scheduler {
 	if o.FileError == nil {
 		o.FileError = func() string { return "" }
+	}
+	if o.Find == nil {
+		o.Find = func(context.Context, string, string) (bool, error) { return false, nil }
 	}
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}
