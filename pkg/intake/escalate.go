@@ -142,7 +142,12 @@ func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.U
 		f = plan.Awake(f)
 	}
 	if p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
-		c.note("tocsin", card.EntryQuietHours, card.RestText(name, p.Asleep))
+		text := card.RestText(name, p.Asleep)
+		if e, _, said, err := c.tx.LastEntry(ctx, c.inc.ID, card.EntryQuietHours); err != nil {
+			return did{}, err
+		} else if !said || e.Text != text { // it may have looked again in between
+			c.note("tocsin", card.EntryQuietHours, text)
+		}
 		return did{rests: p.Rests}, nil
 	}
 	var told []string

@@ -88,6 +88,11 @@ func (tx *Tx) WakeSteps(ctx context.Context, incidentID uuid.UUID) (bool, error)
 	return n > 0, err
 }
 
+// RestingIncidents are incidents of which an escalation rests until quiet hours are over, by id, not locked.
+func (tx *Tx) RestingIncidents(ctx context.Context, limit int) ([]uuid.UUID, error) {
+	return tx.q.RestingIncidents(ctx, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
+}
+
 func one(n int64, err error) error {
 	if err == nil && n == 0 {
 		return ErrFenced

@@ -30,6 +30,10 @@ from (select s.name, min(s.due_at - coalesce(s.held_at, clock_timestamp())) as r
       where s.incident_id = @incident_id and s.state = 'due' and s.rests and s.due_at > coalesce(s.held_at, clock_timestamp()) group by s.name) r
 where e.incident_id = @incident_id and e.name = r.name and e.state = 'due';
 
+-- name: RestingIncidents :many
+-- Those of which an escalation waits for the end of quiet hours.
+select distinct incident_id from escalation where state = 'due' and rests and due_at > now() order by incident_id limit @most;
+
 -- name: DueSteps :many
 -- But for those of an escalation that a silence holds.
 select * from escalation where due_at <= now() and held_at is null order by due_at limit @most;

@@ -243,6 +243,31 @@ func (q *Queries) RestSteps(ctx context.Context, arg RestStepsParams) error {
 	return err
 }
 
+const restingIncidents = `-- name: RestingIncidents :many
+select distinct incident_id from escalation where state = 'due' and rests and due_at > now() order by incident_id limit $1
+`
+
+// Those of which an escalation waits for the end of quiet hours.
+func (q *Queries) RestingIncidents(ctx context.Context, most int32) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, restingIncidents, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var incident_id uuid.UUID
+		if err := rows.Scan(&incident_id); err != nil {
+			return nil, err
+		}
+		items = append(items, incident_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const stepOfDelivery = `-- name: StepOfDelivery :one
 select coalesce(step_id, '00000000-0000-0000-0000-000000000000'::uuid)::uuid as step_id from delivery where id = $1
 `
