@@ -24,7 +24,7 @@ func (i *Intake) EscalateNow(ctx context.Context, id uuid.UUID, by Actor, reason
 			a.Refused = true
 			return nil
 		}
-		if said, err := c.justNow(ctx, card.EntryEscalated, "", "escalated"); err != nil || said != "" {
+		if said, err := c.justNow(ctx, card.EntryEscalated, "escalated"); err != nil || said != "" {
 			a.said = said
 			return err
 		}
@@ -121,15 +121,17 @@ func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reaso
 			return nil
 		}
 		text := card.ReassignedText(by.Name, name, reason)
-		if said, err := c.justNow(ctx, card.EntryReassigned, " to "+name, "reassigned"); err != nil || said != "" {
-			a.said = said
-			return err
-		}
 		if err := c.load(ctx); err != nil {
 			return err
 		}
 		if err := c.loadSteps(ctx); err != nil {
 			return err
+		}
+		if theirs := c.ran(); len(theirs) == 1 && theirs[0] == "user:"+to {
+			if said, err := c.justNow(ctx, card.EntryReassigned, "reassigned"); err != nil || said != "" {
+				a.said = said
+				return err
+			}
 		}
 		c.asked = true
 		c.note(by.ID, card.EntryReassigned, text)
@@ -144,9 +146,9 @@ func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reaso
 }
 
 // justNow says who did the same a moment ago: that press and this one are one. Empty: nobody.
-func (c *change) justNow(ctx context.Context, typ, about, done string) (string, error) {
+func (c *change) justNow(ctx context.Context, typ, done string) (string, error) {
 	e, age, ok, err := c.tx.LastEntry(ctx, c.inc.ID, typ)
-	if err != nil || !ok || age > samePress || !strings.Contains(e.Text, about) {
+	if err != nil || !ok || age > samePress {
 		return "", err
 	}
 	who := e.Actor
