@@ -24,7 +24,7 @@ var public = []string{
 	"tocsin_gave_up_total", "tocsin_takeovers_total", "tocsin_fenced_writes_total", "tocsin_late_answers_total",
 	"tocsin_reconciled_total", "tocsin_decisions_total", "tocsin_receipts_total", "tocsin_breaker_open",
 	"tocsin_pauses", "tocsin_unlisted_codes_total", "tocsin_file_info", "tocsin_file_error", "tocsin_alerts_total",
-	"tocsin_http_seconds", "tocsin_oncall_gaps", "tocsin_dead_letters", "tocsin_file_restart",
+	"tocsin_http_seconds", "tocsin_oncall_gaps", "tocsin_receiver", "tocsin_dead_letters", "tocsin_file_restart",
 }
 
 var (

@@ -153,7 +153,7 @@ func (a *App) assemble(ctx context.Context, o Options) error {
 		// Most of the connections: answers of people and the scheduler find one also when all that take alerts are held up.
 		AtOnce: max(a.file().Database.MaxConnections*3/4, 1),
 	})
-	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Provider: byName, Calendar: ical.New(a.redacted).Fetch, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }, Purged: a.purged})
+	a.sched = scheduler.New(scheduler.Options{Store: a.store, File: a.file, Intake: a.intake, Replica: a.id, Version: a.version, FileError: a.fileError, Failed: a.jobFailed, Provider: byName, Find: a.findAccount, Calendar: ical.New(a.redacted).Fetch, Decided: func(action string, n int) { a.seen.DecisionsMade(action, n) }, Purged: a.purged})
 	a.dead, a.overridden = make(chan struct{}, 1), make(chan struct{}, 1)
 	a.receivers = receivers{app: a, now: map[string]store.Receiver{}}
 	a.worker = worker.New(worker.Options{

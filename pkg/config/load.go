@@ -144,12 +144,32 @@ func (l *loader) warnings() {
 	l.warnSelf()
 	l.warnSources()
 	l.warnCalendars()
+	l.warnAddresses()
 	warned := map[string]bool{}
 	for _, name := range keys(l.file.Escalations) {
 		for _, id := range l.file.paged(l.file.Escalations[name]) {
 			if u, _ := l.file.User(id); len(u.Contacts) == 0 && !warned[id] {
 				warned[id] = true
 				l.warn("the escalation %s pages %s, who has no contacts: add contacts: [{via: NOTIFIER}]", name, id)
+			}
+		}
+	}
+}
+
+// warnAddresses tells of people who share an account of a chat.
+func (l *loader) warnAddresses() {
+	first := map[string]string{}
+	for _, u := range l.file.Users {
+		for _, c := range u.Contacts {
+			n := l.file.Notifiers[c.Via]
+			if c.Address == "" || n.Type != "slack" && n.Type != "telegram" {
+				continue
+			}
+			at := n.Type + " account " + c.Address
+			if other, shared := first[at]; shared && other != u.ID {
+				l.warn("the %s is that of %s and of %s: a button that is pressed there counts as pressed by %s", at, other, u.ID, other)
+			} else if !shared {
+				first[at] = u.ID
 			}
 		}
 	}

@@ -260,7 +260,7 @@ kinds: {page: {wait: 2s, lifetime: 1w2d3h}, call: {on_unknown: retry}}
 // Rule 12: check warns where nobody would hear of tocsin's own troubles.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	const log = "notifiers: {a: {type: log, path: /x}, b: {type: log, path: /y}, a2: {type: log, path: /x}, off: {type: log, path: /z, off: true}}\n"
+	const log = "notifiers: {a: {type: log, path: /x}, b: {type: log, path: /y}, a2: {type: log, path: /x}, off: {type: log, path: /z, off: true}, c: {type: telegram, token: \"1:a\"}, d: {type: telegram, token: \"1:a\"}}\n"
 	for name, c := range map[string]struct {
 		text string
 		want []string
@@ -276,6 +276,7 @@ func TestWarnings(t *testing.T) {
 		"the second by an escalation":         {log + `escalations: {e: {steps: [{notify: [b]}]}}` + "\n" + `routes: [{match: "#", notify: [a], escalate: e}]`, nil},
 		"the second by a contact":             {log + `users: [{id: ana, contacts: [{via: b}]}]` + "\n" + `escalations: {e: {steps: [{page: ["user:ana"]}]}}` + "\n" + `routes: [{match: "#", notify: [a], escalate: e}]`, nil},
 		"somebody paged without a contact":    {log + `users: [{id: ana}]` + "\n" + `escalations: {e: {steps: [{page: ["user:ana"]}]}}` + "\n" + `routes: [{match: "#", notify: [a, b], escalate: e}]`, []string{"pages ana, who has no contacts"}},
+		"two people with one account":         {log + `users: [{id: ana, contacts: [{via: c, address: "7"}, {via: d, address: "7", after: 1m}]}, {id: bo, contacts: [{via: c, address: "7"}]}]` + "\n" + `routes: [{match: "#", notify: [a, b]}]`, []string{"the telegram account 7 is that of ana and of bo"}},
 		"a stop shorter than a call":          {`server: {public_url: "https://x.example.com", shutdown_grace: 5s}` + "\n" + log + `routes: [{match: "#", notify: [a, b]}]`, []string{"shutdown_grace 5s is shorter"}},
 		"plain http on a public host":         {`server: {public_url: "http://tocsin.example.com"}` + "\n" + log + `routes: [{match: "#", notify: [a, b]}]`, []string{"plain http"}},
 		"plain http on a private host is not": {`server: {public_url: "http://10.0.0.7:8080"}` + "\n" + log + `routes: [{match: "#", notify: [a, b]}]`, nil},

@@ -20,6 +20,14 @@ type Actor struct {
 	Callback string // the provider's id of the press: a redelivery of it is told the same and changes nothing; may be empty
 }
 
+// plain is the actor with a name of one line.
+func (a Actor) plain() Actor {
+	if a.Name = line(a.Name, MaxWord); a.Name == "" {
+		a.Name = a.ID
+	}
+	return a
+}
+
 // Answer is what an answer came to.
 type Answer struct {
 	Incident store.Incident // after it
@@ -62,6 +70,7 @@ func moment(t time.Time) string { return t.UTC().Format("2 Jan 15:04:05") + " UT
 // canceled, and cards are to show by whom. The second one to do so changes nothing and is told who was first. Whoever
 // acknowledges a snoozed incident takes it over: it does not ring again.
 func (i *Intake) Acknowledge(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
+	by, reason = by.plain(), line(reason, MaxTitle)
 	return i.answer(ctx, id, by, "acknowledge", reason, func(ctx context.Context, c *change, a *Answer) error {
 		if a.Changed = c.inc.State == message.Open || c.inc.SnoozedUntil != nil; !a.Changed {
 			return nil
@@ -85,6 +94,7 @@ func (i *Intake) Acknowledge(ctx context.Context, id uuid.UUID, by Actor, reason
 // Resolve ends an incident by a person's word. Its alerts may fire on at their source: that opens nothing until
 // reopen_after is over.
 func (i *Intake) Resolve(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
+	by, reason = by.plain(), line(reason, MaxTitle)
 	return i.answer(ctx, id, by, "resolve", reason, func(_ context.Context, c *change, a *Answer) error {
 		if a.Changed = c.inc.State != message.Resolved; a.Changed {
 			c.resolve(by.Name, by.ID, by.Name, reason)
@@ -96,13 +106,9 @@ func (i *Intake) Resolve(ctx context.Context, id uuid.UUID, by Actor, reason str
 // answer applies a person's word to a locked incident, once however often the press comes that brought it. apply says in the
 // answer whether it changed anything.
 func (i *Intake) answer(ctx context.Context, id uuid.UUID, by Actor, action, reason string, apply func(context.Context, *change, *Answer) error) (Answer, error) {
-	if by.Name = line(by.Name, MaxWord); by.Name == "" {
-		by.Name = by.ID
-	}
 	if card.Person(by.Name) == "" {
 		return Answer{}, &InputError{"by", "say who answers: a user's id or a token's name"}
 	}
-	reason = line(reason, MaxTitle)
 	var a Answer
 	var r Result
 	err := i.store.InTx(ctx, func(tx *store.Tx) error {

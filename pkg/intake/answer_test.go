@@ -242,3 +242,30 @@ func TestSelfAlertIsAnnouncedOnceADay(t *testing.T) {
 	}
 	settle()
 }
+
+// Whatever stands in a reason, an answer counts.
+func TestAReasonWithOddCharactersIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.accept(disk("critical")).IncidentID
+	const odd = "first\x00 line\nsecond\xff"
+	by := intake.Actor{ID: "user:bo", Name: "Bo\x00 Lind"}
+	if _, err := w.in.Acknowledge(t.Context(), id, by, odd); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.in.Snooze(t.Context(), id, by, time.Hour, odd); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.in.EscalateNow(t.Context(), id, by, odd); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.in.Reassign(t.Context(), id, by, "cho", odd); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.in.Resolve(t.Context(), id, by, odd); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(w.notes(id), "first\uFFFD line second\uFFFD"); n != 5 {
+		t.Errorf("%d reasons are on the timeline: %s", n, w.notes(id))
+	}
+}

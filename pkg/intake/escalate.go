@@ -142,7 +142,12 @@ func (c *change) fire(ctx context.Context, name string, s config.Step, id uuid.U
 		f = plan.Awake(f)
 	}
 	if p := plan.Pages(f, c.accounts, s.Page, c.inc.Criticality, 0, c.tx.Now()); !p.Rests.IsZero() {
-		c.note("tocsin", card.EntryQuietHours, card.RestText(name, p.Asleep))
+		text := card.RestText(name, p.Asleep)
+		if e, _, said, err := c.tx.LastEntry(ctx, c.inc.ID, card.EntryQuietHours); err != nil {
+			return did{}, err
+		} else if !said || e.Text != text { // it may have looked again in between
+			c.note("tocsin", card.EntryQuietHours, text)
+		}
 		return did{rests: p.Rests}, nil
 	}
 	var told []string
@@ -246,12 +251,20 @@ func (i *Intake) Escalate(ctx context.Context, incidentID, stepID uuid.UUID) (bo
 			_, err = c.write(ctx)
 			return err
 		}
-		fired = true
 		if step.Step == StepEnd {
+			fired = true
 			r, err = i.end(ctx, c, step)
 			return err
 		}
-		if err := c.climb(ctx, step); err != nil {
+		if foreign, err := c.foreign(ctx, step); err != nil || foreign {
+			return err
+		}
+		fired = true
+		climb := c.climb
+		if len(escalation(c.f, step.Name).Steps) == 0 {
+			climb = c.replaced
+		}
+		if err := climb(ctx, step); err != nil {
 			return err
 		}
 		r.wake = tx.Now()

@@ -18,12 +18,13 @@ import (
 // EscalateNow does not wait for the next step's time. Where somebody had acknowledged, nobody is on it any more: the escalation
 // goes on after the step that it had come to, until somebody answers. Two presses at once are one.
 func (i *Intake) EscalateNow(ctx context.Context, id uuid.UUID, by Actor, reason string) (Answer, error) {
+	by, reason = by.plain(), line(reason, MaxTitle)
 	return i.answer(ctx, id, by, "escalate", reason, func(ctx context.Context, c *change, a *Answer) error {
 		if c.inc.State == message.Resolved {
 			a.Refused = true
 			return nil
 		}
-		if said, err := c.justNow(ctx, card.EntryEscalated, "", "escalated"); err != nil || said != "" {
+		if said, err := c.justNow(ctx, card.EntryEscalated, "escalated"); err != nil || said != "" {
 			a.said = said
 			return err
 		}
@@ -54,7 +55,11 @@ func (c *change) further(ctx context.Context) (bool, error) {
 		return c.nextNow(ctx)
 	}
 	moved := false
-	for _, name := range c.ran() {
+	names, err := c.toRing(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
 		from := 0
 		for _, s := range c.steps {
 			if s.Name == name && s.State == "fired" && s.Step >= 0 {
@@ -97,6 +102,7 @@ func (c *change) nextNow(ctx context.Context) (bool, error) {
 // Reassign pages one person instead: what was to come of the escalations is withdrawn, pages that are not out are canceled, and
 // that person is paged, again and again, until somebody answers.
 func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reason string) (Answer, error) {
+	by, reason = by.plain(), line(reason, MaxTitle)
 	to = strings.TrimPrefix(strings.TrimSpace(to), "user:")
 	name := ""
 	for _, u := range i.file().Users {
@@ -115,15 +121,17 @@ func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reaso
 			return nil
 		}
 		text := card.ReassignedText(by.Name, name, reason)
-		if said, err := c.justNow(ctx, card.EntryReassigned, " to "+name, "reassigned"); err != nil || said != "" {
-			a.said = said
-			return err
-		}
 		if err := c.load(ctx); err != nil {
 			return err
 		}
 		if err := c.loadSteps(ctx); err != nil {
 			return err
+		}
+		if theirs := c.ran(); len(theirs) == 1 && theirs[0] == "user:"+to {
+			if said, err := c.justNow(ctx, card.EntryReassigned, "reassigned"); err != nil || said != "" {
+				a.said = said
+				return err
+			}
 		}
 		c.asked = true
 		c.note(by.ID, card.EntryReassigned, text)
@@ -138,9 +146,9 @@ func (i *Intake) Reassign(ctx context.Context, id uuid.UUID, by Actor, to, reaso
 }
 
 // justNow says who did the same a moment ago: that press and this one are one. Empty: nobody.
-func (c *change) justNow(ctx context.Context, typ, about, done string) (string, error) {
+func (c *change) justNow(ctx context.Context, typ, done string) (string, error) {
 	e, age, ok, err := c.tx.LastEntry(ctx, c.inc.ID, typ)
-	if err != nil || !ok || age > samePress || !strings.Contains(e.Text, about) {
+	if err != nil || !ok || age > samePress {
 		return "", err
 	}
 	who := e.Actor

@@ -16,6 +16,8 @@ import (
 const (
 	// maxOverride is how long an override may last: what holds for longer belongs into the file.
 	maxOverride = 366 * 24 * time.Hour
+	// maxAhead is how far ahead one may begin: calendars and JSON end with the year 9999.
+	maxAhead = 100 * maxOverride
 	// maxOverrides is how many overrides of one schedule may be ahead or hold at once.
 	maxOverrides = 500
 )
@@ -183,6 +185,9 @@ func (i *Intake) putOverrides(ctx context.Context, tx *store.Tx, by Actor, actio
 		return fmt.Errorf("lock the overrides: %w", err)
 	}
 	for _, o := range all {
+		if o.Start.Sub(tx.Now()) > maxAhead {
+			return &InputError{"start", "an override begins within a hundred years"}
+		}
 		ahead, err := tx.CountOverrides(ctx, o.Schedule)
 		if err != nil {
 			return fmt.Errorf("count the overrides: %w", err)

@@ -17,9 +17,9 @@ const StepRing = -2
 func (c *change) ringAfter() time.Duration {
 	var out store.EscalationStep
 	round := 0
-	for _, name := range c.ran() {
-		if d := c.f.Escalations[name].AckTimeout; d > 0 && (out.Due == 0 || d < out.Due) {
-			out = store.EscalationStep{ID: store.NewID(), IncidentID: c.inc.ID, Name: name, Step: StepRing, State: "due", Due: d}
+	for _, s := range c.steps { // also where it was reassigned since: then it is that person who is paged again
+		if d := c.f.Escalations[s.Name].AckTimeout; d > 0 && (out.Due == 0 || d < out.Due) {
+			out = store.EscalationStep{ID: store.NewID(), IncidentID: c.inc.ID, Name: s.Name, Step: StepRing, State: "due", Due: d}
 		}
 	}
 	if out.Due == 0 {

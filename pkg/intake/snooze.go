@@ -3,7 +3,6 @@ package intake
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,6 +26,7 @@ const samePress = 15 * time.Second
 // Snooze puts an incident off: it is acknowledged for a while and rings again after it, from the beginning of its escalations,
 // unless it was resolved or acknowledged meanwhile. When it is over is a row of the database, for any replica.
 func (i *Intake) Snooze(ctx context.Context, id uuid.UUID, by Actor, d time.Duration, reason string) (Answer, error) {
+	by, reason = by.plain(), line(reason, MaxTitle)
 	if d < minSnooze || d > maxSnooze {
 		return Answer{}, &InputError{"for", fmt.Sprintf("say how long, between %s and 7d: for example 1h", minSnooze)}
 	}
@@ -86,35 +86,4 @@ func (i *Intake) Ring(ctx context.Context, id uuid.UUID) (bool, error) {
 	}
 	i.Committed(r)
 	return rang, nil
-}
-
-// anew opens an incident again that nobody is on any more, and begins its escalations again: where silences hide all of it, they
-// begin and stand still.
-func (c *change) anew(ctx context.Context) error {
-	var err error
-	if c.silent, err = c.hold(ctx); err != nil {
-		return err
-	}
-	c.reopen()
-	for _, name := range c.ran() {
-		if err := c.begin(ctx, name, 0, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ran are the escalations to run again, in the order in which they began. Where the last one was a reassignment, it is that
-// person's alone.
-func (c *change) ran() []string {
-	var names []string
-	for _, s := range c.steps { // by id: in the order in which they were made
-		if len(escalation(c.f, s.Name).Steps) > 0 && !slices.Contains(names, s.Name) {
-			names = append(names, s.Name)
-		}
-	}
-	if n := len(c.steps); n > 0 && escalatesToOne(c.steps[n-1].Name) {
-		return []string{c.steps[n-1].Name}
-	}
-	return slices.DeleteFunc(names, escalatesToOne)
 }

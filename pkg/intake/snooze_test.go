@@ -263,3 +263,20 @@ func TestAFirstStepThatWaits(t *testing.T) {
 		t.Errorf("%s: paged %v", a.Text(), w.targets(id))
 	}
 }
+
+// Whoever was named by mistake has a name that begins with the right one: the second word is another one all the same.
+func TestReassignedToSomebodyElseAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) {
+		f.Users = append(f.Users, config.User{ID: "chow", Name: "Cho Wang", Contacts: []config.Contact{{Via: "slack-dm", Address: "U0CHOW"}}})
+	})
+	id := w.accept(disk("critical")).IncidentID
+	for _, to := range []string{"chow", "cho"} {
+		if a, err := w.in.Reassign(t.Context(), id, ana, to, ""); err != nil || !a.Changed {
+			t.Errorf("to %s: %+v, %v", to, a, err)
+		}
+	}
+	if got := w.targets(id); got[len(got)-1] != "user:cho" {
+		t.Errorf("paged %v", got)
+	}
+}

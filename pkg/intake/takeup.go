@@ -34,6 +34,9 @@ func (i *Intake) TakeUp(ctx context.Context, incidentID, id uuid.UUID) (bool, er
 		if at < 0 || ds[at].State != delivery.Unreachable || ds[at].Reason != plan.NoLinkedAccount {
 			return nil
 		}
+		if given, err := i.givenAway(ctx, tx, inc, id); err != nil || given {
+			return err
+		}
 		linked, err := tx.Accounts(ctx)
 		if err != nil {
 			return err
@@ -68,4 +71,21 @@ func (i *Intake) TakeUp(ctx context.Context, incidentID, id uuid.UUID) (bool, er
 	}
 	i.Committed(r)
 	return taken, nil
+}
+
+// givenAway says that the incident was given to one person since the page was made: it is theirs alone.
+func (i *Intake) givenAway(ctx context.Context, tx *store.Tx, inc store.Incident, page uuid.UUID) (bool, error) {
+	c := &change{tx: tx, f: i.file(), inc: inc}
+	if err := c.loadSteps(ctx); err != nil {
+		return false, err
+	}
+	names := c.ran()
+	if len(names) != 1 || !escalatesToOne(names[0]) {
+		return false, nil
+	}
+	step, err := tx.StepOf(ctx, page)
+	if err != nil {
+		return false, fmt.Errorf("read the page's step: %w", err)
+	}
+	return !slices.ContainsFunc(c.steps, func(s store.EscalationStep) bool { return s.ID == step && s.Name == names[0] }), nil
 }

@@ -3,7 +3,9 @@ package provider
 
 import (
 	"context"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
@@ -130,6 +132,16 @@ func ReachOf(res delivery.Result) Reach {
 type Grouper interface {
 	// SetGroup makes exactly the given people the group's members. It may be repeated.
 	SetGroup(ctx context.Context, group string, members []string) delivery.Result
+}
+
+// FirstWord cuts what somebody wrote after its first word: blanks, tabs and line breaks end one.
+func FirstWord(text string) (word, rest string) {
+	text = strings.TrimSpace(text)
+	at := strings.IndexFunc(text, unicode.IsSpace)
+	if at < 0 {
+		return text, ""
+	}
+	return text[:at], strings.TrimSpace(text[at:])
 }
 
 // Said is what a person did in a chat: they pressed a button, or wrote a command.

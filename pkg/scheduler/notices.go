@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -59,6 +60,8 @@ func (s *Scheduler) Notices(ctx context.Context) (bool, error) {
 		if n.made, err = tx.ShiftNotices(ctx, now.Add(-lives)); err != nil {
 			return fmt.Errorf("read the notices about shifts: %w", err)
 		}
+		// Deliveries are locked by id, as a worker's batch does.
+		slices.SortFunc(n.made, func(a, b store.ShiftNotice) int { return bytes.Compare(a.DeliveryID[:], b.DeliveryID[:]) })
 		return n.update(ctx)
 	})
 	if err != nil {

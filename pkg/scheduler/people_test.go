@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +96,46 @@ func TestUserGroupFollowsTheSchedule(t *testing.T) {
 	w.step("user groups")
 	if n := calls(chat, update); n != 3 || len(w.self("user_group_failed")) != 0 {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// Nobody has linked Ana, whose e-mail address is in the file: the look finds her account and links it, before a page needs it.
+func TestTheLookLinksWhomItFindsByEmail(t *testing.T) {
+	t.Parallel()
+	w, chat := chatWorld(t, func(f *config.File) {
+		f.Notices = map[string]config.Notices{}
+		for i := range f.Users {
+			f.Users[i].Email, f.Users[i].Contacts = f.Users[i].ID+"@example.com", []config.Contact{{Via: "slack-dm"}}
+		}
+		n := f.Notifiers["slack-dm"]
+		n.Token = "xoxb"
+		f.Notifiers["slack-dm"] = n
+	})
+	now := value[time.Time](w, "select clock_timestamp()")
+	w.file.Schedules = shifts(now, time.UTC, "ana", -100*time.Hour, "cho", 48*time.Hour)
+	p, err := slack.New(config.Notifier{Name: "slack-dm", Token: chat.Options().Token, APIURL: chat.APIURL(), Timeout: 5 * time.Second}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := errors.New("slack: rate_limited")
+	s := scheduler.New(scheduler.Options{
+		Store: w.st, Intake: w.in, File: func() *config.File { return w.file }, Replica: "finds", Provider: func(string) (provider.Provider, bool) { return p, true },
+		Find: func(_ context.Context, _, user string) (bool, error) {
+			if user != "ana" {
+				return false, asked
+			}
+			w.linkAccount("U0ANA", "ana")
+			return true, nil
+		},
+	})
+	if _, err := s.Reachability(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := calls(chat, "users.info"); n != 1 || len(w.self("unreachable_soon")) != 0 {
+		t.Errorf("%d accounts were looked at, alerts: %+v", n, w.self("unreachable_soon"))
+	}
+	if n := value[int](w, "select count(*)::int from reach where user_id = 'ana' and not closed and checked_at is not null"); n != 1 {
+		t.Error("Ana's way is not known to be open")
 	}
 }
 

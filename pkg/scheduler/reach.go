@@ -214,7 +214,7 @@ func (s *Scheduler) lookAt(ctx context.Context, f *config.File, r store.Reach, a
 		found = provider.Reach{Closed: true, Reason: u.Reason, Sentence: u.Sentence}
 	} else if s.o.Provider != nil {
 		if p, ok := s.o.Provider(r.Via); ok {
-			found = ask(ctx, f, p, r, accounts, now)
+			found = s.ask(ctx, f, p, r, accounts, now)
 		}
 	}
 	again := reachEvery
@@ -235,25 +235,29 @@ func (s *Scheduler) lookAt(ctx context.Context, f *config.File, r store.Reach, a
 	})
 }
 
-// ask asks a chat whether it reaches a person; one whose account is not linked is looked for by their e-mail address, as a page
-// would.
-func ask(ctx context.Context, f *config.File, p provider.Provider, r store.Reach, accounts []plan.Account, now time.Time) provider.Reach {
+// ask asks a chat whether it reaches a person. One whose account is not linked is looked for by their e-mail address, as a page would,
+// and linked, so that no page needs to ask.
+func (s *Scheduler) ask(ctx context.Context, f *config.File, p provider.Provider, r store.Reach, accounts []plan.Account, now time.Time) provider.Reach {
 	person, err := plan.Resolve(f, accounts, r.Via, "user:"+r.User, now)
 	var nowhere *plan.Unreachable
 	if errors.As(err, &nowhere) {
-		u, _ := f.User(r.User)
-		finder, able := p.(provider.Finder)
-		if !able {
+		linked, err := s.o.Find(ctx, r.Via, r.User)
+		if err == nil && !linked {
 			return provider.Reach{Closed: true, Reason: nowhere.Reason, Sentence: nowhere.Sentence}
 		}
-		account, err := finder.Find(ctx, u.Email)
-		switch {
-		case err != nil:
+		var rows []store.Account
+		if err == nil {
+			rows, err = s.o.Store.Accounts(ctx)
+		}
+		for _, a := range rows {
+			accounts = append(accounts, plan.Account{Provider: a.Provider, AccountID: a.AccountID, UserID: a.UserID})
+		}
+		if err == nil {
+			person, err = plan.Resolve(f, accounts, r.Via, "user:"+r.User, now)
+		}
+		if err != nil {
 			return provider.Reach{Unknown: true}
-		case account == "":
-			return provider.Reach{Closed: true, Reason: nowhere.Reason, Sentence: nowhere.Sentence}
 		}
-		person.Address = account
 	}
 	if reacher, able := p.(provider.Reacher); able {
 		return reacher.Reach(ctx, person.Address)

@@ -25,7 +25,7 @@ import (
 const batch = 200
 
 // Alive is how old the heartbeat of a replica that counts as live may be.
-const Alive = 30 * time.Second
+const Alive = intake.Alive
 
 // Options set up a Scheduler.
 type Options struct {
@@ -41,6 +41,9 @@ type Options struct {
 	Provider func(notifier string) (provider.Provider, bool)
 	// Calendar fetches the text of a calendar; an error says why it could not, with no more of its address than the host. May be nil.
 	Calendar func(ctx context.Context, url string) (string, error)
+	// Find looks for a user's account with a notifier, and links it; true: it is linked now. An error: it can't be known now. Nil: there
+	// is no other place to look.
+	Find func(ctx context.Context, notifier, userID string) (bool, error)
 	// Decided is told how many deliveries a decision on many was applied to. May be nil.
 	Decided func(action string, deliveries int)
 	// Purged is told what a sweep has removed, when it is anything. May be nil.
@@ -68,6 +71,9 @@ type Scheduler struct {
 func New(o Options) *Scheduler {
 	if o.FileError == nil {
 		o.FileError = func() string { return "" }
+	}
+	if o.Find == nil {
+		o.Find = func(context.Context, string, string) (bool, error) { return false, nil }
 	}
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}

@@ -46,6 +46,7 @@ func (s *Scheduler) OnCall(ctx context.Context) (bool, error) {
 			return err
 		}
 		var ids []string
+		changed := false
 		for _, sch := range f.WithOverrides(overrides).Schedules {
 			ids = append(ids, sch.ID)
 			shift, on := sch.At(tx.Now())
@@ -64,12 +65,18 @@ func (s *Scheduler) OnCall(ctx context.Context) (bool, error) {
 			if !first || !had {
 				continue // another replica tells of it; or nobody has been told of anybody yet
 			}
+			changed = true
 			change := api.LiveOnCall{Schedule: sch.ID, Layer: now.Layer, Users: people(f, now.Users), Before: people(f, before.Users)}
 			if on && !shift.End.IsZero() {
 				until := shift.End.UTC()
 				change.Until = &until
 			}
 			if err := s.o.Intake.TellOnCall(ctx, tx, change); err != nil {
+				return err
+			}
+		}
+		if changed {
+			if err := wake(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -84,6 +91,24 @@ func (s *Scheduler) OnCall(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("tell who is on call: %w", err)
 	}
 	return false, nil
+}
+
+// wake lets all escalations look again that rest since those whom they page have quiet hours: somebody else is on call, who may have none.
+// Those that find nobody else rest on.
+func wake(ctx context.Context, tx *store.Tx) error {
+	ids, err := tx.RestingIncidents(ctx, batch)
+	if err != nil {
+		return fmt.Errorf("look for escalations that rest: %w", err)
+	}
+	for _, id := range ids { // by id, as all that lock several
+		if _, err := tx.LockIncident(ctx, id); err != nil {
+			return fmt.Errorf("lock an incident whose escalation rests: %w", err)
+		}
+		if _, err := tx.WakeSteps(ctx, id); err != nil {
+			return fmt.Errorf("end the rest of an escalation: %w", err)
+		}
+	}
+	return nil
 }
 
 // people are users with their names; one whom the file does not know any more has none.

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
+	"github.com/tocsin-oncall/tocsin/pkg/intake"
 	"github.com/tocsin-oncall/tocsin/pkg/oncall"
+	"github.com/tocsin-oncall/tocsin/pkg/plan"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -107,5 +109,37 @@ func TestOnCallIsTold(t *testing.T) {
 	w.step("on call")
 	if got := value[string](w, "select string_agg(schedule, ' ') from oncall_told"); got != "another" {
 		t.Errorf("kept are %s", got)
+	}
+}
+
+// An escalation rests since Ana, who is on call, has quiet hours. Cho, who has none, comes on call: it looks again at once. Where whoever comes
+// has them too, it rests on and says so once.
+func TestAnEscalationThatRestsLooksAgainWhenSomebodyElseComesOnCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	now := value[time.Time](w, "select clock_timestamp()").UTC()
+	minute := func(d time.Duration) int { at := now.Add(d); return at.Hour()*60 + at.Minute() }
+	quiet := &oncall.Window{Days: [7]bool{true, true, true, true, true, true, true}, From: minute(-time.Hour), Until: minute(3 * time.Hour), Zone: time.UTC}
+	w.file.Users[0].Quiet = quiet
+	w.file.Users = append(w.file.Users, config.User{ID: "dee", Name: "Dee", Quiet: quiet, Contacts: []config.Contact{{Via: "slack-dm", Address: "U0DEE"}}})
+	w.step("on call")
+	r, err := w.in.Accept(t.Context(), intake.Group{Source: "native", Key: "low", Alerts: []plan.Alert{{Kind: "down", Criticality: "warning", Job: "web", Firing: true, Title: "Down"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(user string) []string {
+		w.file.Schedules[0].Layers[0].Users = [][]string{{user}}
+		w.step("on call")
+		w.step("escalate")
+		return w.pages(r.IncidentID)
+	}
+	if pages := append(look("dee"), look("ana")...); len(pages) != 0 {
+		t.Errorf("paged in quiet hours: %v", pages)
+	}
+	if pages := look("cho"); len(pages) != 1 || pages[0] != "slack-dm schedule:primary pending waiting_for_card" {
+		t.Errorf("paged %v", pages)
+	}
+	if n := value[int](w, "select count(*) from timeline where type = 'quiet_hours'"); n != 3 { // Ana, Dee, Ana
+		t.Errorf("%d lines about quiet hours", n)
 	}
 }

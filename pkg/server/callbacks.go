@@ -14,8 +14,16 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
-// receiveTimeout bounds the one write that an answer waits for: Slack gives up after three seconds.
-const receiveTimeout = 2 * time.Second
+const (
+	// answerWithin is how long a chat that calls waits for its answer: Slack shows an error to whoever pressed after three seconds.
+	answerWithin = 900 * time.Millisecond
+	// receiveTimeout bounds the one write of a chat that gives again what was not stored.
+	receiveTimeout = 2 * time.Second
+	// receiveFor bounds it where the chat does not: the answer does not wait for it.
+	receiveFor = 10 * time.Second
+	// receivePause lies between two tries to write, while the database is not there.
+	receivePause = 100 * time.Millisecond
+)
 
 // slackInteraction takes a press on a button in Slack.
 func (s *Server) slackInteraction(w http.ResponseWriter, r *http.Request) {
@@ -30,8 +38,8 @@ func (s *Server) slackCommand(w http.ResponseWriter, r *http.Request) {
 	s.slackCallback(w, r, slack.ParseCommand)
 }
 
-// slackCallback checks, stores and answers. Slack wants an answer within three seconds and does not ask again, so whoever pressed is
-// told privately when it could not be stored.
+// slackCallback checks, stores and answers. Slack wants an answer soon and does not ask again: while the database is slow or away, what
+// was done is answered and stored as soon as it can be, and whoever did it is told privately when it could not.
 func (s *Server) slackCallback(w http.ResponseWriter, r *http.Request, parse func([]byte) (provider.Said, error)) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -53,8 +61,18 @@ func (s *Server) slackCallback(w http.ResponseWriter, r *http.Request, parse fun
 		writeProblem(w, problem(http.StatusBadRequest, "", s.redact(err.Error())))
 		return
 	}
-	if err := s.Take(r.Context(), notifier, said); err != nil {
-		s.whisper(notifier, said.To, answer{text: notStored})
+	stored := make(chan struct{})
+	s.whispers.Go(func() {
+		defer close(stored)
+		if err := s.keep(context.WithoutCancel(r.Context()), receiveFor, notifier, said); err != nil {
+			s.whisper(notifier, said.To, answer{text: notStored})
+		}
+	})
+	late := time.NewTimer(answerWithin)
+	defer late.Stop()
+	select {
+	case <-stored:
+	case <-late.C:
 	}
 	w.WriteHeader(http.StatusOK)
 }
@@ -107,7 +125,7 @@ func (s *Server) telegramUpdate(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problem(http.StatusBadRequest, "", s.redact(err.Error())))
 		return
 	}
-	if err := s.Take(r.Context(), notifier, said); err != nil {
+	if err := s.keep(r.Context(), answerWithin, notifier, said); err != nil {
 		writeProblem(w, problem(http.StatusServiceUnavailable, "", "it could not be stored: send it again"))
 		return
 	}
@@ -115,15 +133,19 @@ func (s *Server) telegramUpdate(w http.ResponseWriter, r *http.Request) {
 }
 
 // Take stores what a person did in a chat, once, and applies it after it has returned. What is stored is applied by another replica
-// when this one does not come to it. An error means that it was not stored.
+// when this one does not come to it. An error means that it is not known to be stored.
 func (s *Server) Take(ctx context.Context, notifier string, said provider.Said) error {
-	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
+	return s.keep(ctx, receiveTimeout, notifier, said)
+}
+
+func (s *Server) keep(ctx context.Context, bound time.Duration, notifier string, said provider.Said) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	c, err := s.callback(notifier, said)
 	if err != nil {
 		return err
 	}
-	first, err := s.store.Receive(ctx, c, applyHold)
+	first, err := s.receive(ctx, c)
 	if err != nil {
 		s.log.Errorw("what somebody did in a chat was not stored", "notifier", notifier, "account", said.Account, "error", s.redact(err.Error()))
 		return err
@@ -132,6 +154,24 @@ func (s *Server) Take(ctx context.Context, notifier string, said provider.Said) 
 		s.applySoon(c)
 	}
 	return nil
+}
+
+// receive stores a callback, as often as it takes: a connection that broke while it was idle is not seen before it is used. Stored
+// twice is stored once.
+func (s *Server) receive(ctx context.Context, c store.Callback) (bool, error) {
+	for {
+		first, err := s.store.Receive(ctx, c, applyHold)
+		if err == nil || ctx.Err() != nil {
+			return first, err
+		}
+		pause := time.NewTimer(receivePause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return false, err
+		case <-pause.C:
+		}
+	}
 }
 
 // TakePolled is Take for what a poll has brought: all of it is stored together with how far the poll has come.

@@ -109,6 +109,42 @@ func TestCommandsOfLinkedPeople(t *testing.T) {
 	}
 }
 
+// What the database has no place for is left out: a callback that can't be stored comes again with every poll, before all others.
+func TestWhatCannotBeStoredIsLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if said := w.slash("U0ANA", "who \x00primary\xff", "1\x00"); !strings.Contains(said, "no schedule primary\uFFFD") {
+		t.Error(said)
+	}
+	w.exec("insert into account (provider, account_id, user_id, linked_at, linked_by) values ('telegram', '501', 'ana', now(), 'test')")
+	w.write(41, 501, "/silence alert.# 2h new\x00 disks")
+	if h := w.heard(); !strings.Contains(h.text, "Silenced") {
+		t.Error(h)
+	}
+	id := w.open()
+	body, header := slackPress(signing, "U0ANA", "ack", id+"\x00", "5.1", time.Now())
+	if status, _, b := w.call("", "POST", "/slack/interactions", body, header...); status != 200 {
+		t.Fatalf("%d %s", status, b)
+	}
+	if h := w.heard(); !strings.Contains(h.text, "You acknowledged it") {
+		t.Error(h)
+	}
+}
+
+// Tabs and line breaks part words as blanks do.
+func TestCommandsOverSeveralLines(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if said := w.slash("U0ANA", "who\nprimary", "1"); !strings.Contains(said, "primary: Ana Torres") {
+		t.Error(said)
+	}
+	w.exec("insert into account (provider, account_id, user_id, linked_at, linked_by) values ('telegram', '501', 'ana', now(), 'test')")
+	w.write(41, 501, "/who\tprimary")
+	if h := w.heard(); !strings.Contains(h.text, "primary: Ana Torres") {
+		t.Error(h)
+	}
+}
+
 func TestUnlinkedPeopleMayOnlyLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -229,6 +265,39 @@ func TestWhatWasAnsweredIsAppliedByAnyReplica(t *testing.T) {
 	}
 	if n := w.count("select count(*) from audit where action = 'acknowledge'"); n != 1 {
 		t.Errorf("%d lines in the audit trail", n)
+	}
+}
+
+// The database is slow: Slack, which waits for three seconds and does not ask again, has its answer before, and the press counts.
+func TestAPressCountsWhenTheDatabaseIsSlow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.open()
+	conn, err := pgx.Connect(t.Context(), w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "lock table callback in access exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	body, header := slackPress(signing, "U0ANA", "ack", id, "5.1", time.Now())
+	if status, _, b := w.call("", "POST", "/slack/interactions", body, header...); status != 200 {
+		t.Fatalf("%d %s", status, b)
+	}
+	// Telegram asks again.
+	if status, _, b := w.call("", "POST", "/telegram/ops-telegram", telegramPress(1, 777, "ack", id), "X-Telegram-Bot-Api-Secret-Token", hook); status != 503 {
+		t.Fatalf("%d %s", status, b)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h := w.heard(); !strings.Contains(h.text, "You acknowledged it") {
+		t.Errorf("told %+v", h)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
@@ -35,6 +36,9 @@ type answer struct {
 
 // callback is what is stored of what a person did.
 func (s *Server) callback(notifier string, said provider.Said) (store.Callback, error) {
+	said.Key, said.Text = storable(said.Key), storable(said.Text)
+	said.Action, said.Value, said.Command = storable(said.Action), storable(said.Value), storable(said.Command)
+	said.Account, said.Name, said.To = storable(said.Account), storable(said.Name), storable(said.To)
 	h := deed{Provider: s.file().Notifiers[notifier].Type, Notifier: notifier, Said: said}
 	h.Name = plainName(h.Name)
 	if (said.Command == "link" || said.Command == "start") && said.Text != "" {
@@ -48,6 +52,12 @@ func (s *Server) callback(notifier string, said provider.Said) (store.Callback, 
 		return store.Callback{}, fmt.Errorf("write a callback: %w", err)
 	}
 	return store.Callback{Key: said.Key, Body: body}, nil
+}
+
+// storable takes out what the database has no place for. One callback that can't be stored would stop a poll: it comes with every answer,
+// before all that people do later.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }
 
 // maxCommand bounds what is kept of a command's text.

@@ -122,6 +122,17 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
+// The years of JSON end with 9999: what begins near its end would make each list that it is in unreadable.
+func TestAnOverrideBeginsWithinReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pair()
+	p := w.refused(422, "urn:tocsin:problem:invalid", "hand", http.MethodPost, "/v1/schedules/pair/overrides", `{"user": "bo", "start": "9999-12-31T00:00:00Z", "for": "300d"}`)
+	if len(p.Errors) != 1 || !strings.HasSuffix(p.Errors[0].Location, "start") {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestSwap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -67,6 +67,11 @@ func (tx *Tx) WithdrawStep(ctx context.Context, incidentID uuid.UUID, step int, 
 	return err
 }
 
+// DropStep ends one due step.
+func (tx *Tx) DropStep(ctx context.Context, id uuid.UUID, reason string) error {
+	return tx.q.DropStep(ctx, reason, id)
+}
+
 // BringForward makes a due step due now.
 func (tx *Tx) BringForward(ctx context.Context, id uuid.UUID) error {
 	return one(tx.q.BringForward(ctx, id))
@@ -81,6 +86,11 @@ func (tx *Tx) RestSteps(ctx context.Context, s EscalationStep, by time.Duration)
 func (tx *Tx) WakeSteps(ctx context.Context, incidentID uuid.UUID) (bool, error) {
 	n, err := tx.q.WakeSteps(ctx, incidentID)
 	return n > 0, err
+}
+
+// RestingIncidents are incidents of which an escalation rests until quiet hours are over, by id, not locked.
+func (tx *Tx) RestingIncidents(ctx context.Context, limit int) ([]uuid.UUID, error) {
+	return tx.q.RestingIncidents(ctx, int32(min(limit, 10_000))) //nolint:gosec // bounded on this line
 }
 
 func one(n int64, err error) error {

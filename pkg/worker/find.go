@@ -11,11 +11,12 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 )
 
-// findTimeout bounds the search for a person's account, findFor how long one that can't be made is tried again: a page that is held up
-// for longer is better off with the next way.
+// The search for a person's account: how long one may take, and how long it rests after one to which the chat gave no answer. That says
+// nothing of the person, so nothing dies of it; a page that waits longer than its bound is overdue, and its escalation goes on without it.
 const (
 	findTimeout = 4 * time.Second
-	findFor     = 5 * time.Second
+	findRest    = time.Second // at first; it grows with the delivery's age
+	findRests   = time.Minute // the longest
 )
 
 // find looks for the account of a person who is to be called and has none that this replica knows: it may have been linked a moment
@@ -31,9 +32,8 @@ func (w *Worker) find(j *job) {
 		step = j.GiveBack(0, "")
 	case err != nil:
 		w.o.Log.Warn("whose account it is could not be asked", zap.String("delivery", j.ID.String()), zap.String("notifier", j.Notifier), zap.String("user", j.missing.UserID), zap.Error(err))
-		if j.Now.Sub(j.CreatedAt) < findFor {
-			step = j.GiveBack(time.Second, "")
-		}
+		sentence := "The chat does not say which account is theirs (" + w.o.Redact(err.Error()) + "): it is asked again. " + j.missing.Sentence
+		step = j.Queued(j.facts, min(max(findRest, j.Now.Sub(j.CreatedAt)/2), findRests), "", j.missing.Reason, sentence)
 	}
 	w.settle([]delivery.Step{step}, map[uuid.UUID]*job{j.ID: j})
 	w.poke()

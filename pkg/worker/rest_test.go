@@ -2,8 +2,10 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -255,4 +257,32 @@ func TestPageThatIsKeptBackIsOverdue(t *testing.T) {
 	if got := overdue(); got != "" {
 		t.Errorf("sent, and overdue: %s", got)
 	}
+}
+
+// The chat gives no answer to whose account it is. That says nothing of the person: the page does not die of it, it is overdue, so that its
+// escalation goes on without it, and it leaves as soon as the chat answers.
+func TestPageWhoseAccountCannotBeAskedForIsKeptBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, direct("dm"))
+	s.change(func(f *config.File) { f.Users = append(f.Users, config.User{ID: "cho", Email: "cho@example.com"}) })
+	var well atomic.Bool
+	a := s.start("first", hooks{find: func(user string) (bool, error) {
+		if user != "cho" || !well.Load() {
+			return false, errors.New("slack: rate_limited")
+		}
+		s.change(func(f *config.File) {
+			f.Users = []config.User{{ID: "cho", Email: "cho@example.com", Contacts: []config.Contact{{Via: "dm", Address: "U0CHO"}}}}
+		})
+		return true, nil
+	}})
+	page := s.add(s.incident("a"), aPage("dm", "cho", 0))[0]
+	s.waits("no_linked_account", 0, page)
+	s.move(30 * time.Second) // a minute later it is asked seldom, and overdue
+	s.waits("no_linked_account", 5*time.Second, page)
+	if n := get[int](s, "select count(*)::int from delivery where overdue = 1"); n != 1 || a.deaths.Load() != 0 {
+		t.Errorf("%d overdue, %d deaths", n, a.deaths.Load())
+	}
+	well.Store(true)
+	s.move(time.Minute)
+	s.waitFor(page, delivery.Sent)
 }

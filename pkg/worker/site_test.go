@@ -161,6 +161,7 @@ type hand struct {
 type hooks struct {
 	provider func(notifier string) // asked while a delivery is prepared, before its attempt
 	accounts func()                // asked before a batch is prepared, after its surroundings were read
+	find     func(user string) (bool, error)
 }
 
 // start runs a worker of its own, with its own connections, until the test ends.
@@ -196,6 +197,11 @@ func (s *site) ready(id string, h ...hooks) *hand {
 			}
 			return s.accounts
 		},
+	}
+	for _, k := range h {
+		if k.find != nil {
+			o.Find = func(_ context.Context, _, user string) (bool, error) { return k.find(user) }
+		}
 	}
 	a.Worker = worker.New(o)
 	s.t.Cleanup(func() {

@@ -12,6 +12,9 @@ update escalation set state = 'withdrawn', due_at = null, held_at = null, reason
 -- name: WithdrawStep :execrows
 update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = @reason where incident_id = @incident_id and step = @step and state = 'due';
 
+-- name: DropStep :exec
+update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = @reason where id = @id and state = 'due';
+
 -- name: BringForward :execrows
 update escalation set due_at = least(due_at, clock_timestamp()) where id = @id and state = 'due';
 
@@ -26,6 +29,10 @@ update escalation e set rests = false, due_at = e.due_at - r.remaining
 from (select s.name, min(s.due_at - coalesce(s.held_at, clock_timestamp())) as remaining from escalation s
       where s.incident_id = @incident_id and s.state = 'due' and s.rests and s.due_at > coalesce(s.held_at, clock_timestamp()) group by s.name) r
 where e.incident_id = @incident_id and e.name = r.name and e.state = 'due';
+
+-- name: RestingIncidents :many
+-- Those of which an escalation waits for the end of quiet hours.
+select distinct incident_id from escalation where state = 'due' and rests and due_at > now() order by incident_id limit @most;
 
 -- name: DueSteps :many
 -- But for those of an escalation that a silence holds.

@@ -6,7 +6,8 @@ select clock_timestamp()::timestamptz as now;
 insert into audit (id, at, actor, action, object, detail) values (@id, clock_timestamp(), @actor, @action, @object, @detail);
 
 -- name: Accounts :many
-select * from account order by user_id, provider, linked_at;
+-- Of several of one person in one chat the one that was linked last comes first, and is the one that is used.
+select * from account order by user_id, provider, linked_at desc;
 
 -- name: Notify :exec
 select pg_notify(@channel, @payload);

@@ -23,6 +23,11 @@ func TestFindByEmail(t *testing.T) {
 			t.Errorf("%q: %q, %v", email, id, err)
 		}
 	}
+	// Without the scope everybody is nobody: asking again would not help.
+	s.MustFault(chattest.Fault{Kind: chattest.Code, Method: "users.lookupByEmail", Code: "missing_scope", Count: 1})
+	if id, err := p.Find(t.Context(), "ana@example.com"); err != nil || id != "" {
+		t.Errorf("without the scope: %q, %v", id, err)
+	}
 	// An outage is no "nobody": it is asked again.
 	s.MustFault(chattest.Fault{Kind: chattest.Error, Method: "users.lookupByEmail", Status: 500})
 	if id, err := p.Find(t.Context(), "ana@example.com"); err == nil {

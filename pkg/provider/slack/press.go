@@ -156,7 +156,7 @@ func command(get func(string) string) (provider.Said, error) {
 	if get("command") == "" || get("user_id") == "" || get("trigger_id") == "" {
 		return provider.Said{}, errors.New("the callback does not say which command was written, or by whom")
 	}
-	word, text, _ := strings.Cut(strings.TrimSpace(get("text")), " ")
+	word, text := provider.FirstWord(get("text"))
 	s := provider.Said{
 		Key: "slack:command:" + get("trigger_id"), Command: strings.ToLower(word), Text: strings.TrimSpace(unescaper.Replace(text)),
 		Account: get("user_id"), Name: get("user_name"), To: get("response_url"),

@@ -123,10 +123,10 @@ func Heard(token string, body []byte) (provider.Said, error) {
 	if !isCommand || m.From.ID == 0 || m.From.Bot {
 		return provider.Said{}, ErrNoPress
 	}
-	word, text, _ := strings.Cut(written, " ")
+	word, text := provider.FirstWord(written)
 	word, _, _ = strings.Cut(word, "@") // in a group: the bot that is meant
 	return provider.Said{
-		Key: key(u.UpdateID), Command: strings.ToLower(strings.TrimSpace(word)), Text: strings.TrimSpace(text),
+		Key: key(u.UpdateID), Command: strings.ToLower(word), Text: text,
 		Account: strconv.FormatInt(m.From.ID, 10), Name: called(m.From.Username, m.From.FirstName),
 		To: fmt.Sprintf("%s%d/%d", messageTo, m.Chat.ID, m.MessageID), Alone: m.Chat.Type == "private",
 	}, nil

@@ -53,6 +53,15 @@ func (q *Queries) BringForward(ctx context.Context, id uuid.UUID) (int64, error)
 	return result.RowsAffected(), nil
 }
 
+const dropStep = `-- name: DropStep :exec
+update escalation set state = 'withdrawn', due_at = null, held_at = null, reason = $1 where id = $2 and state = 'due'
+`
+
+func (q *Queries) DropStep(ctx context.Context, reason string, iD uuid.UUID) error {
+	_, err := q.db.Exec(ctx, dropStep, reason, iD)
+	return err
+}
+
 const dueSteps = `-- name: DueSteps :many
 select id, incident_id, name, round, step, due_at, state, reason, fired_at, held_at, rests from escalation where due_at <= now() and held_at is null order by due_at limit $1
 `
@@ -232,6 +241,31 @@ func (q *Queries) RestSteps(ctx context.Context, arg RestStepsParams) error {
 		arg.Name,
 	)
 	return err
+}
+
+const restingIncidents = `-- name: RestingIncidents :many
+select distinct incident_id from escalation where state = 'due' and rests and due_at > now() order by incident_id limit $1
+`
+
+// Those of which an escalation waits for the end of quiet hours.
+func (q *Queries) RestingIncidents(ctx context.Context, most int32) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, restingIncidents, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var incident_id uuid.UUID
+		if err := rows.Scan(&incident_id); err != nil {
+			return nil, err
+		}
+		items = append(items, incident_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const stepOfDelivery = `-- name: StepOfDelivery :one

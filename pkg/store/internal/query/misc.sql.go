@@ -15,9 +15,10 @@ import (
 )
 
 const accounts = `-- name: Accounts :many
-select provider, account_id, user_id, linked_at, linked_by from account order by user_id, provider, linked_at
+select provider, account_id, user_id, linked_at, linked_by from account order by user_id, provider, linked_at desc
 `
 
+// Of several of one person in one chat the one that was linked last comes first, and is the one that is used.
 func (q *Queries) Accounts(ctx context.Context) ([]Account, error) {
 	rows, err := q.db.Query(ctx, accounts)
 	if err != nil {
