@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/client"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/chattest"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/slack/slacktest"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/telegram/telegramtest"
 )
@@ -134,4 +135,38 @@ func TestAnotherReplicaPollsWhenTheTurnIsLost(t *testing.T) {
 	if !strings.HasPrefix(holder, "dev-") || resolved != 1 || callbacks != 1 {
 		t.Errorf("%s polls, %d resolved, %d callbacks", holder, resolved, callbacks)
 	}
+}
+
+// Another program polls with the bot's token: how it stands says so and how to mend it, and what was pressed meanwhile is applied once it ends.
+func TestPollingThatIsRefusedMendsItself(t *testing.T) {
+	t.Parallel()
+	e, c := startDevAs(t, DevOptions{Fetch: true})
+	conn, err := pgx.Connect(within(t), e.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	stands := func(state, detail string) {
+		t.Helper()
+		var last string
+		if err := e.Telegram.WaitFor(within(t), func(*telegramtest.Server) bool {
+			var n int
+			return conn.QueryRow(t.Context(), `select count(*) filter (where state = $1 and detail like '%' || $2 || '%'), coalesce(string_agg(state || ': ' || detail, '; '), '')
+				from receiver where kind = 'poll'`, state, detail).Scan(&n, &last) == nil && n == 1
+		}); err != nil {
+			t.Fatalf("%v: it stands at %s", err, last)
+		}
+	}
+	incident, _, id := fired(t, e, c, "While another program polls")
+	stands("connected", "it polls")
+	e.Telegram.MustFault(chattest.Fault{Kind: chattest.Code, Method: "getUpdates", Status: http.StatusConflict, Code: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"})
+	stands("failed", "another program asks for updates with this bot's token")
+	if a, err := e.Telegram.Press(within(t), opsChat, id, "ack", 501); err != nil || !a.Queued {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	e.Telegram.ClearFaults()
+	if inc := becomes(t, c, incident, "acknowledged"); inc.AcknowledgedBy != "Ana Torres" {
+		t.Errorf("%+v", inc)
+	}
+	stands("connected", "it polls")
 }
