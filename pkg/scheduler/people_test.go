@@ -88,11 +88,22 @@ func TestUserGroupFollowsTheSchedule(t *testing.T) {
 	if diff := cmp.Diff([]string{"U0CHO"}, chat.Group("S0ONCALL")); diff != "" || calls(chat, update) != 3 {
 		t.Errorf("%s after %d calls", diff, calls(chat, update))
 	}
+	// Two changes of one group have their distance, however soon the schedule changes again, and pages have nothing to do with it.
+	w.file.Schedules[0].Layers = append(w.file.Schedules[0].Layers, shifts(now, time.UTC, "ana", time.Duration(0))[0].Layers...)
+	w.step("user groups")
+	if n := calls(chat, update); n != 3 {
+		t.Errorf("called again at once: %d calls", n)
+	}
+	storetest.MoveClock(t, w.url, 15*time.Second)
+	w.step("user groups")
+	if diff := cmp.Diff([]string{"U0ANA"}, chat.Group("S0ONCALL")); diff != "" || calls(chat, update) != 4 {
+		t.Errorf("%s after %d calls", diff, calls(chat, update))
+	}
 	// Nobody on call: a group can't be empty, and stays.
 	w.file.Schedules[0].Layers = nil
 	storetest.MoveClock(t, w.url, time.Hour)
 	w.step("user groups")
-	if n := calls(chat, update); n != 3 || len(w.self("user_group_failed")) != 0 {
+	if n := calls(chat, update); n != 4 || len(w.self("user_group_failed")) != 0 {
 		t.Errorf("%d calls", n)
 	}
 }
@@ -166,5 +177,31 @@ func TestWhoIsOnCallSoonAndCannotBeReached(t *testing.T) { // C1 before it happe
 	look()
 	if got := alerts(); len(got) != 0 {
 		t.Errorf("still there: %q", got)
+	}
+}
+
+// An open way is looked at once more an hour before the shift, so that what happened since the day's look is still told in time.
+func TestWaysAreLookedAtOnceMoreBeforeTheShift(t *testing.T) {
+	t.Parallel()
+	w, chat := chatWorld(t, func(f *config.File) {
+		f.Notices = map[string]config.Notices{}
+		f.Users[1].Contacts = []config.Contact{{Via: "slack-dm", Address: "U0CHO"}}
+	})
+	now := value[time.Time](w, "select clock_timestamp()")
+	w.file.Schedules = shifts(now, time.UTC, "cho", 10*time.Hour)
+	w.step("reachability")
+	chat.SetUser(slacktest.User{ID: "U0CHO", Deactivated: true})
+	for _, c := range []struct {
+		later time.Duration
+		asked int
+	}{{8*time.Hour + 50*time.Minute, 1}, {11 * time.Minute, 2}, {5 * time.Minute, 2}, {6 * time.Minute, 3}} { // a closed one every ten minutes
+		storetest.MoveClock(t, w.url, c.later)
+		w.step("reachability")
+		if n := calls(chat, "users.info"); n != c.asked {
+			t.Errorf("%s later it was asked %d times, want %d", c.later, n, c.asked)
+		}
+		if n := len(w.self("unreachable_soon")); n != min(c.asked-1, 1) {
+			t.Errorf("%s later there are %d alerts", c.later, n)
+		}
 	}
 }
