@@ -147,7 +147,9 @@ func TestNobodyAnswersWhereNoWayIsOpen(t *testing.T) { // C1
 			w.kill(id, func(d delivery.Delivery) bool { return through(n, delivery.Page)(d) && d.State == delivery.Pending }, rejected)
 		}, "announce"},
 		"kept back": {func(w *world, id uuid.UUID, n string) {
-			w.kill(id, func(d delivery.Delivery) bool { return through(n, delivery.Page)(d) && d.State == delivery.Pending && d.Reason != "paused" }, keptBack(100*time.Hour))
+			w.kill(id, func(d delivery.Delivery) bool {
+				return through(n, delivery.Page)(d) && d.State == delivery.Pending && d.Reason != "paused"
+			}, keptBack(100*time.Hour))
 		}, "pass over"},
 	} {
 		t.Run(name, func(t *testing.T) {
