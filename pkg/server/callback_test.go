@@ -192,6 +192,9 @@ func TestUnknownTelegramAccountIsLinked(t *testing.T) {
 	if inc := w.incident(id); inc.State != "resolved" || inc.ResolvedBy != "Bo Lind" {
 		t.Errorf("%+v", inc)
 	}
+	if h := w.heard(); h.to != "query-9" || !strings.Contains(h.text, "linked to Bo Lind (bo). The button that you pressed before: You resolved it.") {
+		t.Errorf("whoever pressed is told %+v", h) // somebody else may have run the command
+	}
 	w.refused(404, api.ProblemNotFound, "hand", "POST", "/v1/users/bo/link", `{"code": "`+code+`"}`)
 	// From now on the account is Bo.
 	other := want[api.Accepted](w, 202, "in", "POST", "/v1/alerts", strings.ReplaceAll(disk, "db-1", "db-2")).IncidentID

@@ -47,12 +47,17 @@ func (s *Server) applyCommand(ctx context.Context, h deed) (answer, error) {
 	return answer{text: helpText(h.Provider)}, nil
 }
 
+// sign is what a command begins with in a chat.
+func sign(chat string) string {
+	if chat == "slack" {
+		return "/tocsin "
+	}
+	return "/"
+}
+
 // helpText lists the commands as that chat writes them.
 func helpText(chat string) string {
-	sign := "/"
-	if chat == "slack" {
-		sign = "/tocsin "
-	}
+	sign := sign(chat)
 	return strings.Join([]string{
 		"You can write:",
 		sign + "who [SCHEDULE]: who is on call",
@@ -180,11 +185,15 @@ func (s *Server) introduce(ctx context.Context, h deed) (answer, error) {
 	if err != nil || !offered {
 		return answer{}, err
 	}
-	return answer{text: s.introduction(code)}, nil
+	return answer{text: s.introduction(code, false)}, nil
 }
 
-func (s *Server) introduction(code string) string {
-	return fmt.Sprintf("tocsin does not know yet who you are. Open %s within 15 minutes: it says how this account is linked to you.", s.linkURL(code))
+func (s *Server) introduction(code string, pressed bool) string {
+	then := ""
+	if pressed {
+		then = ", and then the button that you pressed is applied"
+	}
+	return fmt.Sprintf("tocsin does not know yet who you are. Open %s within 15 minutes: it says how this account is linked to you%s.", s.linkURL(code), then)
 }
 
 // handIn takes a one-time code from a chat. One that was made for a user links the account; one that the account itself was shown
@@ -201,7 +210,7 @@ func (s *Server) handIn(ctx context.Context, h deed) (answer, error) {
 		if err != nil || !offered {
 			return answer{}, err
 		}
-		return answer{text: s.introduction(code)}, nil
+		return answer{text: s.introduction(code, shown.Press.Action != "")}, nil
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return answer{}, err
 	}
@@ -224,13 +233,9 @@ func (s *Server) handIn(ctx context.Context, h deed) (answer, error) {
 	})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return answer{text: "This code is unknown, used already or older than 15 minutes: ask for a new one (`tocsin users link --user YOUR_ID`)."}, nil
+		return answer{text: "This code is unknown, used already or older than 15 minutes. Write " + sign(h.Provider) + "link without a code: the answer says how to go on."}, nil
 	case err != nil || !first:
 		return answer{}, err
 	}
-	text := fmt.Sprintf("This account is linked to %s (%s).", userName(s.file(), user), user)
-	if applied := s.afterLink(ctx, h.Provider, h.Account, user, waiting); applied != "" {
-		text += " The button that you pressed before: " + applied
-	}
-	return answer{text: text + " " + helpText(h.Provider)}, nil
+	return answer{text: s.linkedText(h.Provider, user, s.afterLink(ctx, h.Provider, h.Account, user, waiting))}, nil
 }
