@@ -72,7 +72,7 @@ func TestCommandsOfLinkedPeople(t *testing.T) {
 			t.Errorf("%s: %s", wrong, said)
 		}
 	}
-	if said := w.slash("U0ANA", `silence alert.# env=“staging two” 2h load  test`, "4"); !strings.Contains(said, "Silenced for 2h") {
+	if said := w.slash("U0ANA", `silence alert.# env=“staging two” 2h load  test`, "4"); !strings.Contains(said, "Silenced for 2 h: alert.# env=\"staging two\".") {
 		t.Error(said)
 	}
 	l := want[api.List[api.Silence]](w, 200, "eye", "GET", "/v1/silences", "")
