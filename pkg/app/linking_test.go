@@ -156,7 +156,7 @@ func TestANewPersonIsLinkedByWhatThePagesSay(t *testing.T) {
 			post(t, e.Slack.URL()+"/page/say", url.Values{"channel": {"C0OPS"}, "as": {"U0DEE"}, "text": {in.Invitation.Slack}, "back": {"/"}})
 			if err := e.Slack.WaitFor(within(t), func(s *slacktest.Server) bool {
 				all := s.Ephemerals("U0DEE")
-				return strings.Contains(all[len(all)-1].Text, "linked to Dee Okafor (dee). You can write:")
+				return strings.Contains(all[len(all)-1].Text, "linked to Dee Okafor (dee).\nYou can write:")
 			}); err != nil {
 				t.Error(err)
 			}

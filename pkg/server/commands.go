@@ -46,10 +46,10 @@ func (s *Server) applyCommand(ctx context.Context, h deed) (answer, error) {
 	case "override":
 		return s.overrideBy(ctx, h, u)
 	case "link", "start":
-		return answer{text: fmt.Sprintf("This account is linked to %s (%s). %s", userName(s.file(), u.ID), u.ID, helpText(h.Provider))}, nil
+		return answer{text: fmt.Sprintf("This account is linked to %s (%s).\n%s", userName(s.file(), u.ID), u.ID, helpText(h.Provider))}, nil
 	}
 	if h.Command != "help" {
-		return answer{text: fmt.Sprintf("There is no command %s. ", plainName(h.Command)) + helpText(h.Provider)}, nil
+		return answer{text: fmt.Sprintf("There is no command %s.\n", plainName(h.Command)) + helpText(h.Provider)}, nil
 	}
 	return answer{text: helpText(h.Provider)}, nil
 }

@@ -23,7 +23,7 @@ func TestWrongCommandsSayHowToMendThem(t *testing.T) {
 	w := newWorld(t)
 	w.linkAna()
 	for i, c := range []struct{ text, says string }{
-		{"dance", "There is no command dance. You can write:"},
+		{"dance", "There is no command dance.\nYou can write:"},
 		{"who nowhere", "There is no schedule nowhere. There are: primary."},
 		{"override", "Write the schedule, whom if not you, and how long: SIGNoverride primary 2h"},
 		{"override nowhere 2h", "There is no schedule nowhere. There are: primary."},

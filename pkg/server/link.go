@@ -115,7 +115,7 @@ func (s *Server) linkedText(chat, user, applied string) string {
 	if applied != "" {
 		text += " The button that you pressed before: " + applied
 	}
-	return text + " " + helpText(chat)
+	return text + "\n" + helpText(chat)
 }
 
 // afterLink applies the presses that waited for a link, and says what became of them. The account stays linked in any case: what
