@@ -215,7 +215,7 @@ type linkView struct {
 
 var linkTemplate = template.Must(template.New("link").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>tocsin: link your account</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem;color:#222;background:#fff}code{background:#f2f2f2;padding:.6rem .8rem;border-radius:4px;display:block;overflow-wrap:anywhere}code,kbd{font:.9em ui-monospace,monospace}kbd{background:#f2f2f2;padding:.1rem .3rem;border-radius:4px;overflow-wrap:anywhere}span{display:inline-block}
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem;color:#222;background:#fff}code{background:#f2f2f2;padding:.6rem .8rem;border-radius:4px;display:block;overflow-wrap:anywhere}code,kbd{font:.9em/1.5 ui-monospace,monospace}kbd{background:#f2f2f2;padding:.1rem .3rem;border-radius:4px;overflow-wrap:anywhere}span{display:inline-block}
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code,kbd{background:#2a2a2a}}</style></head><body>
 <h1>Link your account</h1>
 {{if .Trouble}}<p>{{.Trouble}}</p>{{else}}<p>The {{.Provider}} account <strong>{{with .Account}}{{.}} {{end}}({{.AccountID}})</strong> {{if .Pressed}}pressed a button{{else}}wrote to tocsin{{end}}, and tocsin does not know whose it is.{{if .Pressed}} Nothing was changed.{{end}}</p>
