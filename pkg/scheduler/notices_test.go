@@ -69,6 +69,9 @@ func TestEachShiftIsToldOnceOnThreeReplicasAndAfterARestart(t *testing.T) { // D
 	}
 	all.Wait()
 	wants(t, w, now, "user:ana_end_pending_120", "user:cho_start_pending_120")
+	if n := value[int](w, "select count(*) from delivery where kind = 'notice'"); n != 2 {
+		t.Errorf("%d deliveries for two notices", n)
+	}
 	var s card.Snapshot
 	if err := json.Unmarshal([]byte(value[string](w, "select c.body::text from content c join delivery d on d.content_id = c.id where d.target = 'user:cho'")), &s); err != nil {
 		t.Fatal(err)
@@ -113,9 +116,11 @@ func TestAnEditedScheduleWithdrawsAndMovesNotices(t *testing.T) { // D15
 	set("ana", -100*time.Hour, "cho", 3*time.Hour) // and comes back: the withdrawn one is forgotten, a new one is there
 	wants(t, w, now, "user:cho_start_canceled_120", "user:cho_start_pending_180")
 	storetest.MoveClock(t, w.url, 181*time.Minute)
+	w.call("slack-dm", out)
+	wants(t, w, now, "user:cho_start_canceled_120", "user:cho_start_sent_180")
 	for _, moved := range []time.Duration{3*time.Hour + 10*time.Minute, 2*time.Hour + 50*time.Minute, 3 * time.Hour} { // its edges move after it was told
 		set("ana", -100*time.Hour, "cho", moved)
-		if n := value[int](w, "select count(*) from delivery where kind = 'notice' and state = 'pending'"); n > 1 {
+		if n := value[int](w, "select count(*) from delivery where kind = 'notice'"); n != 3 {
 			t.Errorf("told again when the start moves to %s", moved)
 		}
 	}
