@@ -94,6 +94,22 @@ func TestAnAcknowledgementHoldsForItsTime(t *testing.T) {
 	}
 }
 
+// Of several escalations the one that waits least counts.
+func TestTheShortestTimeOfAnAcknowledgementCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) {
+		for name, d := range map[string]time.Duration{"first": 30 * time.Minute, "second": 10 * time.Minute, "third": 20 * time.Minute, "fourth": 0} {
+			f.Escalations[name] = config.Escalation{AckTimeout: d, Steps: []config.Step{{Page: []string{"user:cho"}}}}
+		}
+		for _, name := range []string{"first", "second", "third", "fourth"} {
+			f.Routes = append(f.Routes, config.Route{Match: pattern(t, "alert.*.critical.#"), Escalate: name})
+		}
+	})
+	id := w.accept(disk("critical")).IncidentID
+	w.acknowledge(id)
+	within(t, w.dueIn(id), []int{10})
+}
+
 // Whatever a person does after the acknowledgement takes the place of its time.
 func TestOtherWordsEndTheTimeOfAnAcknowledgement(t *testing.T) {
 	t.Parallel()

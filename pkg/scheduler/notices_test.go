@@ -152,3 +152,31 @@ func TestNoticesWaitForQuietHoursAndAreAskedFor(t *testing.T) {
 	w.file.Schedules = nil
 	w.step("notices")
 }
+
+// A notice is made a day ahead, and says until when the shift is also when that changes before it is due.
+func TestNoticesAreMadeADayAheadAndSayWhatHolds(t *testing.T) {
+	t.Parallel()
+	w, now := noticeWorld(t, config.Notices{Start: true})
+	words := func() string {
+		t.Helper()
+		return value[string](w, "select coalesce(string_agg(c.body ->> 'text', '|'), '') from content c join delivery d on d.content_id = c.id where d.kind = 'notice'")
+	}
+	until := func(d time.Duration) string {
+		return "You are on call for Primary until " + now.Add(d).Format("Mon 2 Jan 15:04 MST") + "."
+	}
+	w.file.Schedules = shifts(now, time.UTC, "ana", -100*time.Hour, "cho", 30*time.Hour, "ana", 40*time.Hour)
+	w.step("notices")
+	wants(t, w, now)
+	storetest.MoveClock(t, w.url, 7*time.Hour)
+	w.step("notices")
+	wants(t, w, now, "user:cho_start_pending_1800")
+	if got := words(); got != until(40*time.Hour) {
+		t.Errorf("it says %q", got)
+	}
+	w.file.Schedules = shifts(now, time.UTC, "ana", -100*time.Hour, "cho", 30*time.Hour, "ana", 44*time.Hour)
+	w.step("notices")
+	wants(t, w, now, "user:cho_start_pending_1800")
+	if got := words(); got != until(44*time.Hour) {
+		t.Errorf("the shift is longer by now, and it says %q", got)
+	}
+}
