@@ -169,4 +169,10 @@ func TestPollingThatIsRefusedMendsItself(t *testing.T) {
 		t.Errorf("%+v", inc)
 	}
 	stands("connected", "it polls")
+	// Who stops gives the turn back: another replica need not wait for its end.
+	e.Stop()
+	left := false
+	if err := conn.QueryRow(within(t), "select lease_until <= clock_timestamp() from poller").Scan(&left); err != nil || !left {
+		t.Errorf("the turn is still held after the end: %v", err)
+	}
 }
