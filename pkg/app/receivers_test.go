@@ -1,7 +1,10 @@
 package app
 
 import (
+	"bytes"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -97,10 +100,17 @@ func TestPressesComeBySocketModeAndPolling(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// Slack refreshes its links every few hours: each is opened again.
+	// Slack refreshes its links every few hours: one is opened again at once, and nobody is told of trouble.
+	opened := len(e.Slack.Ledger(chattest.ByMethod("apps.connections.open")))
 	e.Slack.Disconnect("refresh_requested")
-	if err := e.Slack.WaitFor(within(t), func(s *slacktest.Server) bool { return s.Sockets() == 2 }); err != nil {
+	if err := e.Slack.WaitFor(within(t), func(s *slacktest.Server) bool {
+		return s.Sockets() == 2 && len(s.Ledger(chattest.ByMethod("apps.connections.open"))) == opened+1
+	}); err != nil {
 		t.Fatal(err)
+	}
+	log, err := os.ReadFile(filepath.Join(e.Dir, "tocsin.log"))
+	if err != nil || bytes.Contains(log, []byte("does not arrive here")) || !bytes.Contains(log, []byte("Socket Mode")) {
+		t.Errorf("the log tells of trouble: %v\n%s", err, log)
 	}
 }
 
