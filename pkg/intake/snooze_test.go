@@ -263,6 +263,31 @@ func TestReassignPagesThatPersonInstead(t *testing.T) {
 	}
 }
 
+// It was given to one person: when its snooze is over it rings for them alone, not for those whom it was taken from.
+func TestAReassignedIncidentRingsForThatPersonAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.accept(disk("critical")).IncidentID
+	if _, err := w.in.Reassign(t.Context(), id, ana, "cho", ""); err != nil {
+		t.Fatal(err)
+	}
+	w.snooze(id, ana, time.Hour)
+	before := len(w.deliveries(id, delivery.Page))
+	storetest.MoveClock(t, w.url, 61*time.Minute)
+	if !w.ring(id) {
+		t.Fatal("it does not ring")
+	}
+	all := w.deliveries(id, delivery.Page)[before:]
+	if len(all) != 1 || all[0].Target != "user:cho" {
+		t.Errorf("it rings for %+v", all)
+	}
+	for _, s := range w.steps(id) {
+		if s.DueAt != nil && s.Name != "user:cho" {
+			t.Errorf("step %d of %s is due", s.Step, s.Name)
+		}
+	}
+}
+
 func TestSnoozeWithoutAnEscalationOnlyShows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(f *config.File) { f.Routes[0].Escalate = "" })

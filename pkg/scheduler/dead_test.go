@@ -135,6 +135,28 @@ func TestDeathsOfOneStepBringOneStep(t *testing.T) {
 	}
 }
 
+// A way that dies while another one is out hurries nobody: the person has the page, and the next way keeps its time.
+func TestADeadWayBesideOneThatIsOutHurriesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) {
+		f.Notifiers["spare-dm"] = config.Notifier{Name: "spare-dm", Type: "slack", Token: "other"}
+		f.Users[0].Contacts = append(f.Users[0].Contacts, config.Contact{Via: "spare-dm", Address: "U1ANA", After: 5 * time.Minute})
+	})
+	id := w.fire("k")
+	storetest.MoveClock(t, w.url, 6*time.Second) // beyond what a page may wait for a card
+	w.call("slack-dm", out)
+	before := w.dueAt(id, "spare-dm")
+	w.kill(id, through("telegram-dm", delivery.Page), rejected)
+	w.step("announce")
+	w.step("escalate")
+	if after := w.dueAt(id, "spare-dm"); !after.Equal(before) {
+		t.Errorf("the third way is due at %s, before it was %s", after, before)
+	}
+	if diff := cmp.Diff([]string{"1/1 due", "2/0 due", "2/1 due", "2/-1 due"}, w.due(id)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // No way to anybody is open, for good or for now: each round calls everybody it can at once, the next round comes at its own time, and
 // the end of the last one says, once, that nobody answered.
 func TestNobodyAnswersWhereNoWayIsOpen(t *testing.T) { // C1
