@@ -348,6 +348,9 @@ func TestReasonsPageHasEveryReason(t *testing.T) {
 	all := map[string]bool{}
 	for _, r := range table(text, "reason") {
 		for _, c := range code(r[0]) {
+			if all[c] {
+				t.Errorf("reasons.md has two rows for %q", c)
+			}
 			all[c] = true
 			if !strings.Contains(c, ":") {
 				listed[c] = true

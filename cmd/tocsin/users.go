@@ -112,7 +112,7 @@ func (p *program) printInvitation(l api.Linked) {
 		fmt.Fprintf(p.out, "             or write to the bot: /start %s\n", printable(in.Code))
 	}
 	if in.Slack != "" {
-		fmt.Fprintf(p.out, "  Slack      write %s\n", printable(in.Slack))
+		fmt.Fprintf(p.out, "  Slack      write %s in any conversation\n", printable(in.Slack))
 	}
 	if in.Slack == "" && len(in.Telegram) == 0 {
 		fmt.Fprintf(p.out, "  The file has no Slack app and no bot that answers. The code: %s\n", printable(in.Code))

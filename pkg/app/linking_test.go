@@ -47,7 +47,7 @@ func TestAPageFindsItsPersonByEmail(t *testing.T) {
 }
 
 var (
-	linkCommand = regexp.MustCompile(`tocsin users link ([A-Z2-7]+) --user`)
+	linkCommand = regexp.MustCompile(`tocsin users link ([A-Z2-7]+) <span>--user`)
 	startForm   = regexp.MustCompile(`name="text" value="/start ([A-Z2-7]+)"`)
 )
 
@@ -103,6 +103,14 @@ func TestANewPersonIsLinkedByWhatThePagesSay(t *testing.T) {
 				t.Errorf("%+v", inc)
 			}
 
+			// Whoever pressed is told there, since somebody else may have run the command.
+			if err := e.Slack.WaitFor(within(t), func(s *slacktest.Server) bool {
+				all := s.Ephemerals("U0DEE")
+				return strings.Contains(all[len(all)-1].Text, "linked to Dee Okafor (dee). The button that you pressed before: You acknowledged it.")
+			}); err != nil {
+				t.Error(err)
+			}
+
 			two, _, id := fired(t, e, c, "For Telegram")
 			post(t, e.Telegram.URL()+"/page/press", url.Values{"chat": {"-1001000000001"}, "message": {strconv.Itoa(id)}, "action": {"resolve"}, "as": {"504"}, "back": {"/"}})
 			if err := e.Telegram.WaitFor(within(t), func(s *telegramtest.Server) bool { return len(s.Answers(504)) == 1 }); err != nil {
@@ -122,6 +130,12 @@ func TestANewPersonIsLinkedByWhatThePagesSay(t *testing.T) {
 			if inc := becomes(t, c, two, "resolved"); inc.ResolvedBy != "Dee Okafor" {
 				t.Errorf("%+v", inc)
 			}
+			if err := e.Telegram.WaitFor(within(t), func(s *telegramtest.Server) bool {
+				all := s.Messages(504)
+				return strings.Contains(all[len(all)-1].Text, "linked to Dee Okafor (dee). The button that you pressed before: You resolved it.")
+			}); err != nil {
+				t.Error(err)
+			}
 			// The other way round, without any press: a code from the command line.
 			if _, err := c.Unlink(within(t), "dee", api.UnlinkAccount{Provider: "telegram"}); err != nil {
 				t.Fatal(err)
@@ -132,6 +146,19 @@ func TestANewPersonIsLinkedByWhatThePagesSay(t *testing.T) {
 			}
 			if _, err := e.Telegram.Open(within(t), 504, in.Invitation.Telegram[0]); err != nil {
 				t.Fatal(err)
+			}
+			if _, err := c.Unlink(within(t), "dee", api.UnlinkAccount{Provider: "slack"}); err != nil {
+				t.Fatal(err)
+			}
+			if in, err = c.Invite(within(t), "dee"); err != nil {
+				t.Fatal(err)
+			}
+			post(t, e.Slack.URL()+"/page/say", url.Values{"channel": {"C0OPS"}, "as": {"U0DEE"}, "text": {in.Invitation.Slack}, "back": {"/"}})
+			if err := e.Slack.WaitFor(within(t), func(s *slacktest.Server) bool {
+				all := s.Ephemerals("U0DEE")
+				return strings.Contains(all[len(all)-1].Text, "linked to Dee Okafor (dee).\nYou can write:")
+			}); err != nil {
+				t.Error(err)
 			}
 			if err := e.Telegram.WaitFor(within(t), func(s *telegramtest.Server) bool {
 				all := s.Messages(504)

@@ -1,7 +1,10 @@
 package app
 
 import (
+	"bytes"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/api"
 	"github.com/tocsin-oncall/tocsin/pkg/client"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/chattest"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/slack/slacktest"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/telegram/telegramtest"
 )
@@ -96,10 +100,17 @@ func TestPressesComeBySocketModeAndPolling(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// Slack refreshes its links every few hours: each is opened again.
+	// Slack refreshes its links every few hours: one is opened again at once, and nobody is told of trouble.
+	opened := len(e.Slack.Ledger(chattest.ByMethod("apps.connections.open")))
 	e.Slack.Disconnect("refresh_requested")
-	if err := e.Slack.WaitFor(within(t), func(s *slacktest.Server) bool { return s.Sockets() == 2 }); err != nil {
+	if err := e.Slack.WaitFor(within(t), func(s *slacktest.Server) bool {
+		return s.Sockets() == 2 && len(s.Ledger(chattest.ByMethod("apps.connections.open"))) == opened+1
+	}); err != nil {
 		t.Fatal(err)
+	}
+	log, err := os.ReadFile(filepath.Join(e.Dir, "tocsin.log"))
+	if err != nil || bytes.Contains(log, []byte("does not arrive here")) || !bytes.Contains(log, []byte("Socket Mode")) {
+		t.Errorf("the log tells of trouble: %v\n%s", err, log)
 	}
 }
 
@@ -133,5 +144,45 @@ func TestAnotherReplicaPollsWhenTheTurnIsLost(t *testing.T) {
 	}
 	if !strings.HasPrefix(holder, "dev-") || resolved != 1 || callbacks != 1 {
 		t.Errorf("%s polls, %d resolved, %d callbacks", holder, resolved, callbacks)
+	}
+}
+
+// Another program polls with the bot's token: how it stands says so and how to mend it, and what was pressed meanwhile is applied once it ends.
+func TestPollingThatIsRefusedMendsItself(t *testing.T) {
+	t.Parallel()
+	e, c := startDevAs(t, DevOptions{Fetch: true})
+	conn, err := pgx.Connect(within(t), e.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	stands := func(state, detail string) {
+		t.Helper()
+		var last string
+		if err := e.Telegram.WaitFor(within(t), func(*telegramtest.Server) bool {
+			var n int
+			return conn.QueryRow(t.Context(), `select count(*) filter (where state = $1 and detail like '%' || $2 || '%'), coalesce(string_agg(state || ': ' || detail, '; '), '')
+				from receiver where kind = 'poll'`, state, detail).Scan(&n, &last) == nil && n == 1
+		}); err != nil {
+			t.Fatalf("%v: it stands at %s", err, last)
+		}
+	}
+	incident, _, id := fired(t, e, c, "While another program polls")
+	stands("connected", "it polls")
+	e.Telegram.MustFault(chattest.Fault{Kind: chattest.Code, Method: "getUpdates", Status: http.StatusConflict, Code: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"})
+	stands("failed", "another program asks for updates with this bot's token")
+	if a, err := e.Telegram.Press(within(t), opsChat, id, "ack", 501); err != nil || !a.Queued {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	e.Telegram.ClearFaults()
+	if inc := becomes(t, c, incident, "acknowledged"); inc.AcknowledgedBy != "Ana Torres" {
+		t.Errorf("%+v", inc)
+	}
+	stands("connected", "it polls")
+	// Who stops gives the turn back: another replica need not wait for its end.
+	e.Stop()
+	left := false
+	if err := conn.QueryRow(within(t), "select lease_until <= clock_timestamp() from poller").Scan(&left); err != nil || !left {
+		t.Errorf("the turn is still held after the end: %v", err)
 	}
 }

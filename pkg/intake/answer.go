@@ -75,15 +75,13 @@ func (i *Intake) Acknowledge(ctx context.Context, id uuid.UUID, by Actor, reason
 		if a.Changed = c.inc.State == message.Open || c.inc.SnoozedUntil != nil; !a.Changed {
 			return nil
 		}
-		if err := c.load(ctx); err != nil {
-			return err
-		}
-		if err := c.loadSteps(ctx); err != nil {
+		d, err := c.ringAfter(ctx)
+		if err != nil {
 			return err
 		}
 		at := c.acknowledge(by.Name)
 		text := card.AcknowledgedText(by.Name, at.Sub(c.inc.OpenedAt), reason)
-		if d := c.ringAfter(); d > 0 {
+		if d > 0 {
 			text += card.RingsAgainText(d)
 		}
 		c.note(by.ID, card.EntryAcknowledged, text)

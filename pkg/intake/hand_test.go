@@ -100,3 +100,33 @@ func TestAHandOffWhileAPageIsInDoubt(t *testing.T) { // C16
 		t.Errorf("handed over after the answer: %q", got)
 	}
 }
+
+// The newcomer has theirs: however often the bound page is tried again, there is no second one, also when theirs is out or bound by now.
+func TestANewcomerGetsOnePage(t *testing.T) { // C16
+	t.Parallel()
+	for name, then := range map[string]string{
+		"sent":     "update delivery set state = 'sent', next_at = null, settled_at = clock_timestamp(), applied = desired, reference = '{\"channel\": \"D1\", \"ts\": \"1.1\"}' where reason = 'handed_over'",
+		"rejected": "update delivery set state = 'rejected', next_at = null, settled_at = clock_timestamp() where reason = 'handed_over'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(f *config.File) {
+				f.Users = append(f.Users, config.User{ID: "bo", Name: "Bo", Contacts: []config.Contact{{Via: "slack-dm", Address: "U0BO"}}})
+				onCall("ana")(f)
+			})
+			id := w.accept(disk("critical")).IncidentID
+			page := w.deliveries(id, delivery.Page)[0]
+			w.inDoubt(page.ID, "U0ANA")
+			onCall("bo")(w.file)
+			for range 3 {
+				if err := w.in.HandOver(t.Context(), id, page.ID); err != nil {
+					t.Fatal(err)
+				}
+				w.exec(then)
+			}
+			if n := one[int](w, "select count(*) from delivery where kind = 'page' and notifier = 'slack-dm'"); n != 2 {
+				t.Errorf("%d pages, want the bound one and Bo's", n)
+			}
+		})
+	}
+}

@@ -152,3 +152,30 @@ func TestWhatASilenceHoldsBecomesUrgent(t *testing.T) {
 	})
 	within(t, w.dueIn(r.IncidentID), []int{0, 10, 20, 30, 40})
 }
+
+// What a person asks for by hand doesn't ask for quiet hours.
+func TestWhoIsAskedForByHandIsWoken(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(w *world, id uuid.UUID) error{
+		"escalate": func(w *world, id uuid.UUID) error { _, err := w.in.EscalateNow(w.t.Context(), id, bo, ""); return err },
+		"reassign": func(w *world, id uuid.UUID) error {
+			_, err := w.in.Reassign(w.t.Context(), id, bo, "ana", "")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := quietWorld(t)
+			r := w.accept(disk("error"))
+			if n := len(w.deliveries(r.IncidentID, delivery.Page)); n != 0 {
+				t.Fatalf("%d pages in quiet hours", n)
+			}
+			if err := do(w, r.IncidentID); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(w.deliveries(r.IncidentID, delivery.Page)); n != 2 {
+				t.Errorf("%d pages, want two ways to Ana", n)
+			}
+		})
+	}
+}

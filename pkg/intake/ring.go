@@ -2,9 +2,12 @@ package intake
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/card"
+	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
@@ -13,8 +16,18 @@ import (
 const StepRing = -2
 
 // ringAfter makes the row by which an acknowledgement rings again, where one of the incident's escalations says so, and gives
-// the time: the shortest. Acknowledging withdraws all other steps in the same transaction.
-func (c *change) ringAfter() time.Duration {
+// the time: the shortest. Acknowledging withdraws all other steps in the same transaction. Where no escalation of the file says so,
+// nothing is read for it: most acknowledgements hold for good.
+func (c *change) ringAfter(ctx context.Context) (time.Duration, error) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(c.f.Escalations)), func(e config.Escalation) bool { return e.AckTimeout > 0 }) {
+		return 0, nil
+	}
+	if err := c.load(ctx); err != nil { // the order of locks: deliveries before steps
+		return 0, err
+	}
+	if err := c.loadSteps(ctx); err != nil {
+		return 0, err
+	}
 	var out store.EscalationStep
 	round := 0
 	for _, s := range c.steps { // also where it was reassigned since: then it is that person who is paged again
@@ -23,7 +36,7 @@ func (c *change) ringAfter() time.Duration {
 		}
 	}
 	if out.Due == 0 {
-		return 0
+		return 0, nil
 	}
 	for _, s := range c.steps {
 		if s.Name == out.Name {
@@ -32,7 +45,7 @@ func (c *change) ringAfter() time.Duration {
 	}
 	out.Round = round + 1
 	c.due = append(c.due, out)
-	return out.Due
+	return out.Due, nil
 }
 
 // ring opens an incident anew that somebody acknowledged a while ago and nobody resolved: its escalations begin again. Where

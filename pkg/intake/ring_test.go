@@ -94,6 +94,22 @@ func TestAnAcknowledgementHoldsForItsTime(t *testing.T) {
 	}
 }
 
+// Of several escalations the one that waits least counts.
+func TestTheShortestTimeOfAnAcknowledgementCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) {
+		for name, d := range map[string]time.Duration{"first": 30 * time.Minute, "second": 10 * time.Minute, "third": 20 * time.Minute, "fourth": 0} {
+			f.Escalations[name] = config.Escalation{AckTimeout: d, Steps: []config.Step{{Page: []string{"user:cho"}}}}
+		}
+		for _, name := range []string{"first", "second", "third", "fourth"} {
+			f.Routes = append(f.Routes, config.Route{Match: pattern(t, "alert.*.critical.#"), Escalate: name})
+		}
+	})
+	id := w.accept(disk("critical")).IncidentID
+	w.acknowledge(id)
+	within(t, w.dueIn(id), []int{10})
+}
+
 // Whatever a person does after the acknowledgement takes the place of its time.
 func TestOtherWordsEndTheTimeOfAnAcknowledgement(t *testing.T) {
 	t.Parallel()
@@ -124,5 +140,54 @@ func TestOtherWordsEndTheTimeOfAnAcknowledgement(t *testing.T) {
 				t.Errorf("%d steps are due: %v", n, w.states(id))
 			}
 		})
+	}
+}
+
+// The time of an acknowledgement is over while silences hide all of it: it is open again, pages nobody, and rings when the silence is over.
+// A silence that is over before changes nothing of the time.
+func TestAnAcknowledgementsTimeUnderASilence(t *testing.T) {
+	t.Parallel()
+	w := ringWorld(t)
+	id := w.accept(disk("critical")).IncidentID
+	w.acknowledge(id)
+	pages := len(w.deliveries(id, delivery.Page))
+	s := w.silence("#")
+	storetest.MoveClock(t, w.url, 31*time.Minute)
+	if n := w.stepOn(id); n != 1 {
+		t.Fatalf("%d steps fired when its time was over", n)
+	}
+	if inc := w.incident(id); inc.State != message.Open || inc.AcknowledgedAt != nil {
+		t.Errorf("it is %s", inc.State)
+	}
+	w.stepOn(id)
+	if n := len(w.deliveries(id, delivery.Page)) - pages; n != 0 {
+		t.Errorf("%d pages for what is silenced", n)
+	}
+	if held := one[int](w, "select count(*) from escalation where held_at is not null"); held == 0 || held != w.due(id) {
+		t.Errorf("%d of %d steps stand still", held, w.due(id))
+	}
+	if got := w.timeline(id); !slices.Contains(got, card.EntryRings) || got[len(got)-1] != card.EntrySilenced {
+		t.Errorf("the timeline says %q", got)
+	}
+	storetest.MoveClock(t, w.url, 2*time.Hour) // however long it stands, nothing of it is over
+	w.stepOn(id)
+	if n := len(w.deliveries(id, delivery.Page)) - pages; n != 0 {
+		t.Errorf("%d pages for what is silenced", n)
+	}
+	w.over(s, "1 second")
+	w.unsilence(id)
+	within(t, w.dueIn(id), []int{0, 10, 20, 30, 40})
+	if n := w.stepOn(id); n != 1 || len(w.deliveries(id, delivery.Page)) != pages+2 {
+		t.Errorf("%d steps fired after the silence, %d pages more", n, len(w.deliveries(id, delivery.Page))-pages)
+	}
+	// Somebody acknowledges again, and the time runs anew; a silence that is over by then changes nothing of it.
+	w.acknowledge(id)
+	within(t, w.dueIn(id), []int{30})
+	w.over(w.silence("#"), "1 second")
+	w.unsilence(id)
+	within(t, w.dueIn(id), []int{30})
+	storetest.MoveClock(t, w.url, 31*time.Minute)
+	if n := w.stepOn(id); n != 1 || w.incident(id).State != message.Open || len(w.deliveries(id, delivery.Page)) != pages+4 {
+		t.Errorf("%d steps fired, it is %s, %d pages more", n, w.incident(id).State, len(w.deliveries(id, delivery.Page))-pages)
 	}
 }

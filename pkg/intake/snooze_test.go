@@ -173,6 +173,44 @@ func TestEscalateBringsOnTheNextStepOncePerPress(t *testing.T) {
 	}
 }
 
+// A press that the chat sends again, however much later, is the same press: nothing is brought on twice.
+func TestAPressThatIsSentAgainIsAppliedOnce(t *testing.T) {
+	t.Parallel()
+	press := intake.Actor{ID: "user:bo", Name: "Bo", Callback: "slack:1"}
+	for name, do := range map[string]func(w *world, id uuid.UUID) (intake.Answer, error){
+		"escalate": func(w *world, id uuid.UUID) (intake.Answer, error) {
+			return w.in.EscalateNow(w.t.Context(), id, press, "")
+		},
+		"snooze": func(w *world, id uuid.UUID) (intake.Answer, error) {
+			return w.in.Snooze(w.t.Context(), id, press, time.Hour, "")
+		},
+		"reassign": func(w *world, id uuid.UUID) (intake.Answer, error) {
+			return w.in.Reassign(w.t.Context(), id, press, "cho", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			id := w.accept(disk("critical")).IncidentID
+			var entries []string
+			for _, want := range []bool{true, false} {
+				a, err := do(w, id)
+				if err != nil || a.Changed != want {
+					t.Errorf("%+v, %v, want %t", a, err, want)
+				}
+				if want {
+					entries = w.timeline(id)
+				}
+				w.exec("update timeline set at = at - interval '1 minute'")
+				storetest.MoveClock(t, w.url, time.Minute)
+			}
+			if got := w.timeline(id); !slices.Equal(got, entries) {
+				t.Errorf("timeline: %v, then %v", entries, got)
+			}
+		})
+	}
+}
+
 func TestEscalatingAnAcknowledgedIncidentGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -222,6 +260,31 @@ func TestReassignPagesThatPersonInstead(t *testing.T) {
 	}
 	if _, err := w.in.Reassign(t.Context(), id, ana, "nobody", ""); err == nil || !strings.Contains(err.Error(), "no user nobody") {
 		t.Error(err)
+	}
+}
+
+// It was given to one person: when its snooze is over it rings for them alone, not for those whom it was taken from.
+func TestAReassignedIncidentRingsForThatPersonAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.accept(disk("critical")).IncidentID
+	if _, err := w.in.Reassign(t.Context(), id, ana, "cho", ""); err != nil {
+		t.Fatal(err)
+	}
+	w.snooze(id, ana, time.Hour)
+	before := len(w.deliveries(id, delivery.Page))
+	storetest.MoveClock(t, w.url, 61*time.Minute)
+	if !w.ring(id) {
+		t.Fatal("it does not ring")
+	}
+	all := w.deliveries(id, delivery.Page)[before:]
+	if len(all) != 1 || all[0].Target != "user:cho" {
+		t.Errorf("it rings for %+v", all)
+	}
+	for _, s := range w.steps(id) {
+		if s.DueAt != nil && s.Name != "user:cho" {
+			t.Errorf("step %d of %s is due", s.Step, s.Name)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
 	"github.com/tocsin-oncall/tocsin/pkg/scheduler"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
+	"github.com/tocsin-oncall/tocsin/pkg/store/storetest"
 )
 
 func TestNobodyOnCallBringsTheNextStepAtOnce(t *testing.T) { // C1
@@ -131,6 +132,94 @@ func TestDeathsOfOneStepBringOneStep(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"1/2 due", "1/-1 due"}, w.due(id)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A way that dies while another one is out hurries nobody: the person has the page, and the next way keeps its time.
+func TestADeadWayBesideOneThatIsOutHurriesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(f *config.File) {
+		f.Notifiers["spare-dm"] = config.Notifier{Name: "spare-dm", Type: "slack", Token: "other"}
+		f.Users[0].Contacts = append(f.Users[0].Contacts, config.Contact{Via: "spare-dm", Address: "U1ANA", After: 5 * time.Minute})
+	})
+	id := w.fire("k")
+	storetest.MoveClock(t, w.url, 6*time.Second) // beyond what a page may wait for a card
+	w.call("slack-dm", out)
+	before := w.dueAt(id, "spare-dm")
+	w.kill(id, through("telegram-dm", delivery.Page), rejected)
+	w.step("announce")
+	w.step("escalate")
+	if after := w.dueAt(id, "spare-dm"); !after.Equal(before) {
+		t.Errorf("the third way is due at %s, before it was %s", after, before)
+	}
+	if diff := cmp.Diff([]string{"1/1 due", "2/0 due", "2/1 due", "2/-1 due"}, w.due(id)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// No way to anybody is open, for good or for now: each round calls everybody it can at once, the next round comes at its own time, and
+// the end of the last one says, once, that nobody answered.
+func TestNobodyAnswersWhereNoWayIsOpen(t *testing.T) { // C1
+	t.Parallel()
+	for name, ends := range map[string]struct {
+		page func(w *world, id uuid.UUID, n string)
+		job  string
+	}{
+		"dead": {func(w *world, id uuid.UUID, n string) {
+			w.kill(id, func(d delivery.Delivery) bool { return through(n, delivery.Page)(d) && d.State == delivery.Pending }, rejected)
+		}, "announce"},
+		"kept back": {func(w *world, id uuid.UUID, n string) {
+			w.kill(id, func(d delivery.Delivery) bool {
+				return through(n, delivery.Page)(d) && d.State == delivery.Pending && d.Reason != "paused"
+			}, keptBack(100*time.Hour))
+		}, "pass over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			id := w.fire("k")
+			round := func() {
+				t.Helper()
+				w.step("escalate")
+				for range 3 { // Ana's two ways, then Cho's; the page of a way that follows may only now be looked at
+					storetest.MoveClock(t, w.url, 6*time.Second) // beyond what a page may wait for a card
+					for _, n := range []string{"slack-dm", "telegram-dm"} {
+						ends.page(w, id, n)
+						w.step(ends.job)
+						w.step("escalate")
+					}
+				}
+			}
+			round()
+			if diff := cmp.Diff([]string{"1/0 fired", "1/1 fired", "2/0 due", "2/1 due", "2/-1 due"}, w.steps(id)); diff != "" {
+				t.Fatalf("after the first round: %s", diff)
+			}
+			storetest.MoveClock(t, w.url, 20*time.Minute)
+			round()
+			if diff := cmp.Diff([]string{"1/0 fired", "1/1 fired", "2/0 fired", "2/1 fired", "2/-1 due"}, w.steps(id)); diff != "" {
+				t.Fatalf("after the second round: %s", diff)
+			}
+			if n := len(w.pages(id)); n != 6 {
+				t.Errorf("%d pages: %q", n, w.pages(id))
+			}
+			if n := len(w.self("nobody_answered")); n != 0 {
+				t.Errorf("%d self-alerts before the last round is over", n)
+			}
+			_, _, two := w.replica("two")
+			for range 2 {
+				storetest.MoveClock(t, w.url, 20*time.Minute)
+				w.step("escalate")
+				if _, err := two.Escalate(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if self := w.self("nobody_answered"); len(self) != 1 || self[0].Count != 1 {
+				t.Errorf("%d self-alerts: %+v", len(self), self)
+			}
+			if left := w.due(id); len(left) != 0 {
+				t.Errorf("still due: %q", left)
+			}
+		})
 	}
 }
 

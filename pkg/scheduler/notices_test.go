@@ -69,6 +69,9 @@ func TestEachShiftIsToldOnceOnThreeReplicasAndAfterARestart(t *testing.T) { // D
 	}
 	all.Wait()
 	wants(t, w, now, "user:ana_end_pending_120", "user:cho_start_pending_120")
+	if n := value[int](w, "select count(*) from delivery where kind = 'notice'"); n != 2 {
+		t.Errorf("%d deliveries for two notices", n)
+	}
 	var s card.Snapshot
 	if err := json.Unmarshal([]byte(value[string](w, "select c.body::text from content c join delivery d on d.content_id = c.id where d.target = 'user:cho'")), &s); err != nil {
 		t.Fatal(err)
@@ -113,9 +116,11 @@ func TestAnEditedScheduleWithdrawsAndMovesNotices(t *testing.T) { // D15
 	set("ana", -100*time.Hour, "cho", 3*time.Hour) // and comes back: the withdrawn one is forgotten, a new one is there
 	wants(t, w, now, "user:cho_start_canceled_120", "user:cho_start_pending_180")
 	storetest.MoveClock(t, w.url, 181*time.Minute)
+	w.call("slack-dm", out)
+	wants(t, w, now, "user:cho_start_canceled_120", "user:cho_start_sent_180")
 	for _, moved := range []time.Duration{3*time.Hour + 10*time.Minute, 2*time.Hour + 50*time.Minute, 3 * time.Hour} { // its edges move after it was told
 		set("ana", -100*time.Hour, "cho", moved)
-		if n := value[int](w, "select count(*) from delivery where kind = 'notice' and state = 'pending'"); n > 1 {
+		if n := value[int](w, "select count(*) from delivery where kind = 'notice'"); n != 3 {
 			t.Errorf("told again when the start moves to %s", moved)
 		}
 	}
@@ -146,4 +151,32 @@ func TestNoticesWaitForQuietHoursAndAreAskedFor(t *testing.T) {
 	wants(t, w, now, "user:cho_start_canceled_150")
 	w.file.Schedules = nil
 	w.step("notices")
+}
+
+// A notice is made a day ahead, and says until when the shift is also when that changes before it is due.
+func TestNoticesAreMadeADayAheadAndSayWhatHolds(t *testing.T) {
+	t.Parallel()
+	w, now := noticeWorld(t, config.Notices{Start: true})
+	words := func() string {
+		t.Helper()
+		return value[string](w, "select coalesce(string_agg(c.body ->> 'text', '|'), '') from content c join delivery d on d.content_id = c.id where d.kind = 'notice'")
+	}
+	until := func(d time.Duration) string {
+		return "You are on call for Primary until " + now.Add(d).Format("Mon 2 Jan 15:04 MST") + "."
+	}
+	w.file.Schedules = shifts(now, time.UTC, "ana", -100*time.Hour, "cho", 30*time.Hour, "ana", 40*time.Hour)
+	w.step("notices")
+	wants(t, w, now)
+	storetest.MoveClock(t, w.url, 7*time.Hour)
+	w.step("notices")
+	wants(t, w, now, "user:cho_start_pending_1800")
+	if got := words(); got != until(40*time.Hour) {
+		t.Errorf("it says %q", got)
+	}
+	w.file.Schedules = shifts(now, time.UTC, "ana", -100*time.Hour, "cho", 30*time.Hour, "ana", 44*time.Hour)
+	w.step("notices")
+	wants(t, w, now, "user:cho_start_pending_1800")
+	if got := words(); got != until(44*time.Hour) {
+		t.Errorf("the shift is longer by now, and it says %q", got)
+	}
 }

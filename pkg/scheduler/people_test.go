@@ -11,6 +11,7 @@ import (
 
 	"github.com/tocsin-oncall/tocsin/pkg/config"
 	"github.com/tocsin-oncall/tocsin/pkg/provider"
+	"github.com/tocsin-oncall/tocsin/pkg/provider/chattest"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/slack"
 	"github.com/tocsin-oncall/tocsin/pkg/provider/slack/slacktest"
 	"github.com/tocsin-oncall/tocsin/pkg/scheduler"
@@ -69,17 +70,31 @@ func TestUserGroupFollowsTheSchedule(t *testing.T) {
 	if got := w.self("user_group_failed"); len(got) != 1 || !strings.Contains(got[0].Title, "S0ONCALL") {
 		t.Errorf("%d alerts", len(got))
 	}
-	chat.SetGroup("S0ONCALL", "U0DEE")
 	storetest.MoveClock(t, w.url, 11*time.Minute)
+	w.step("user groups")
+	if got := w.self("user_group_failed"); calls(chat, update) != 2 || len(got) != 1 || got[0].Count != 1 {
+		t.Errorf("told again of the same: %+v after %d calls", got, calls(chat, update))
+	}
+	// Slack wants to be left alone: that long, however soon it would be tried again.
+	chat.SetGroup("S0ONCALL", "U0DEE")
+	chat.MustFault(chattest.Fault{Kind: chattest.Limited, Method: update, RetryAfter: "3600", Count: 1})
+	storetest.MoveClock(t, w.url, 11*time.Minute)
+	w.step("user groups")
+	storetest.MoveClock(t, w.url, 59*time.Minute)
+	w.step("user groups")
+	if n := calls(chat, update); n != 3 {
+		t.Errorf("%d calls while Slack wants none", n)
+	}
+	storetest.MoveClock(t, w.url, 2*time.Minute)
 	for range 3 {
 		w.step("user groups")
 	}
 	w.step("settle")
-	if diff := cmp.Diff([]string{"U0ANA"}, chat.Group("S0ONCALL")); diff != "" || calls(chat, update) != 2 || len(w.self("user_group_failed")) != 0 {
+	if diff := cmp.Diff([]string{"U0ANA"}, chat.Group("S0ONCALL")); diff != "" || calls(chat, update) != 4 || len(w.self("user_group_failed")) != 0 {
 		t.Errorf("%s after %d calls, %d alerts", diff, calls(chat, update), len(w.self("user_group_failed")))
 	}
 	// Only a change calls, once whoever sees it.
-	storetest.MoveClock(t, w.url, 130*time.Minute)
+	storetest.MoveClock(t, w.url, 50*time.Minute)
 	two := w.asking(func(n string) (provider.Provider, bool) { return nil, false })
 	for range 2 {
 		w.step("user groups")
@@ -87,14 +102,25 @@ func TestUserGroupFollowsTheSchedule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"U0CHO"}, chat.Group("S0ONCALL")); diff != "" || calls(chat, update) != 3 {
+	if diff := cmp.Diff([]string{"U0CHO"}, chat.Group("S0ONCALL")); diff != "" || calls(chat, update) != 5 {
+		t.Errorf("%s after %d calls", diff, calls(chat, update))
+	}
+	// Two changes of one group have their distance, however soon the schedule changes again, and pages have nothing to do with it.
+	w.file.Schedules[0].Layers = append(w.file.Schedules[0].Layers, shifts(now, time.UTC, "ana", time.Duration(0))[0].Layers...)
+	w.step("user groups")
+	if n := calls(chat, update); n != 5 {
+		t.Errorf("called again at once: %d calls", n)
+	}
+	storetest.MoveClock(t, w.url, 15*time.Second)
+	w.step("user groups")
+	if diff := cmp.Diff([]string{"U0ANA"}, chat.Group("S0ONCALL")); diff != "" || calls(chat, update) != 6 {
 		t.Errorf("%s after %d calls", diff, calls(chat, update))
 	}
 	// Nobody on call: a group can't be empty, and stays.
 	w.file.Schedules[0].Layers = nil
 	storetest.MoveClock(t, w.url, time.Hour)
 	w.step("user groups")
-	if n := calls(chat, update); n != 3 || len(w.self("user_group_failed")) != 0 {
+	if n := calls(chat, update); n != 6 || len(w.self("user_group_failed")) != 0 {
 		t.Errorf("%d calls", n)
 	}
 }
@@ -208,5 +234,64 @@ func TestWhoIsOnCallSoonAndCannotBeReached(t *testing.T) { // C1 before it happe
 	look()
 	if got := alerts(); len(got) != 0 {
 		t.Errorf("still there: %q", got)
+	}
+}
+
+// An open way is looked at once more an hour before the shift, so that what happened since the day's look is still told in time.
+func TestWaysAreLookedAtOnceMoreBeforeTheShift(t *testing.T) {
+	t.Parallel()
+	w, chat := chatWorld(t, func(f *config.File) {
+		f.Notices = map[string]config.Notices{}
+		f.Users[1].Contacts = []config.Contact{{Via: "slack-dm", Address: "U0CHO"}}
+	})
+	now := value[time.Time](w, "select clock_timestamp()")
+	w.file.Schedules = shifts(now, time.UTC, "cho", 10*time.Hour)
+	w.step("reachability")
+	chat.SetUser(slacktest.User{ID: "U0CHO", Deactivated: true})
+	for _, c := range []struct {
+		later time.Duration
+		asked int
+	}{{8*time.Hour + 50*time.Minute, 1}, {11 * time.Minute, 2}, {5 * time.Minute, 2}, {6 * time.Minute, 3}} { // a closed one every ten minutes
+		storetest.MoveClock(t, w.url, c.later)
+		w.step("reachability")
+		if n := calls(chat, "users.info"); n != c.asked {
+			t.Errorf("%s later it was asked %d times, want %d", c.later, n, c.asked)
+		}
+		if n := len(w.self("unreachable_soon")); n != min(c.asked-1, 1) {
+			t.Errorf("%s later there are %d alerts", c.later, n)
+		}
+	}
+}
+
+// Whoever is on call in more than seven days is not looked at. Where the chat does not say, what was known stays.
+func TestWhatIsNotKnownOfAWayChangesNothing(t *testing.T) {
+	t.Parallel()
+	w, chat := chatWorld(t, func(f *config.File) { f.Notices = map[string]config.Notices{} })
+	now := value[time.Time](w, "select clock_timestamp()")
+	w.file.Schedules = shifts(now, time.UTC, "cho", 8*24*time.Hour)
+	chat.SetUser(slacktest.User{ID: "U0CHO", Deactivated: true})
+	w.step("reachability")
+	if n := calls(chat, "users.info"); n != 0 {
+		t.Errorf("asked %d times of somebody who is on call in eight days", n)
+	}
+	storetest.MoveClock(t, w.url, 25*time.Hour)
+	w.step("reachability")
+	if got := w.self("unreachable_soon"); len(got) != 1 {
+		t.Fatalf("%d alerts", len(got))
+	}
+	chat.SetRevoked(true)
+	storetest.MoveClock(t, w.url, 11*time.Minute)
+	w.step("reachability")
+	w.step("settle")
+	if got := w.self("unreachable_soon"); len(got) != 1 || got[0].Count != 1 {
+		t.Errorf("the token is revoked, and Cho can be reached or is told of again: %+v", got)
+	}
+	chat.SetRevoked(false)
+	chat.SetUser(slacktest.User{ID: "U0CHO"})
+	storetest.MoveClock(t, w.url, 11*time.Minute)
+	w.step("reachability")
+	w.step("settle")
+	if got := w.self("unreachable_soon"); len(got) != 0 {
+		t.Errorf("mended, and still there: %+v", got)
 	}
 }

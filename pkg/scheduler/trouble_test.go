@@ -50,9 +50,13 @@ var (
 // keep keeps a page back for a time, without an attempt.
 func (w *world) keep(id uuid.UUID, notifier string, delay time.Duration) {
 	w.t.Helper()
-	w.kill(id, through(notifier, delivery.Page), func(d delivery.Delivery) delivery.Step {
+	w.kill(id, through(notifier, delivery.Page), keptBack(delay))
+}
+
+func keptBack(delay time.Duration) func(delivery.Delivery) delivery.Step {
+	return func(d delivery.Delivery) delivery.Step {
 		return d.Queued(delivery.Facts{Now: d.CreatedAt, Policy: delivery.DefaultPolicy(delivery.Page)}, delay, "account/A", "paused", "")
-	})
+	}
 }
 
 // A page that is kept back beyond its bound, tried before or not, reaches nobody for now: the next way to that person is

@@ -158,6 +158,36 @@ func TestForgedPressesAreRefused(t *testing.T) {
 	}
 }
 
+// What the database does not take is told to whoever pressed, where the chat does not send it again, and asked for again where it does.
+func TestAPressThatIsNotStored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.open()
+	w.exec("create function no() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$")
+	w.exec("create trigger no before insert on callback for each row execute function no()")
+	body, header := slackPress(signing, "U0ANA", "ack", id, "5.1", time.Now())
+	if status, _, b := w.call("", "POST", "/slack/interactions", body, header...); status != 200 {
+		t.Errorf("Slack: %d %s", status, b)
+	}
+	if h := w.heard(); h.to != "https://hooks.slack.example.com/U0ANA" || !strings.Contains(h.text, "could not be recorded, nothing was changed") {
+		t.Errorf("told %+v", h)
+	}
+	const secret = "X-Telegram-Bot-Api-Secret-Token"
+	if status, _, b := w.call("", "POST", "/telegram/ops-telegram", telegramPress(1, 777, "ack", id), secret, hook); status != 503 {
+		t.Errorf("Telegram: %d %s", status, b)
+	}
+	w.exec("drop trigger no on callback")
+	if status, _, b := w.call("", "POST", "/telegram/ops-telegram", telegramPress(1, 777, "ack", id), secret, hook); status != 200 {
+		t.Errorf("Telegram, sent again: %d %s", status, b)
+	}
+	if h := w.heard(); !strings.Contains(h.text, "does not know yet who you are") {
+		t.Errorf("told %+v", h)
+	}
+	if inc := w.incident(id); inc.State != "open" {
+		t.Errorf("%+v", inc)
+	}
+}
+
 // D12: an account that nobody knows gets a private link, once; linking applies the press in the user's name.
 func TestUnknownTelegramAccountIsLinked(t *testing.T) {
 	t.Parallel()
@@ -191,6 +221,9 @@ func TestUnknownTelegramAccountIsLinked(t *testing.T) {
 	}
 	if inc := w.incident(id); inc.State != "resolved" || inc.ResolvedBy != "Bo Lind" {
 		t.Errorf("%+v", inc)
+	}
+	if h := w.heard(); h.to != "query-9" || !strings.Contains(h.text, "linked to Bo Lind (bo). The button that you pressed before: You resolved it.") {
+		t.Errorf("whoever pressed is told %+v", h) // somebody else may have run the command
 	}
 	w.refused(404, api.ProblemNotFound, "hand", "POST", "/v1/users/bo/link", `{"code": "`+code+`"}`)
 	// From now on the account is Bo.

@@ -72,7 +72,7 @@ func TestCommandsOfLinkedPeople(t *testing.T) {
 			t.Errorf("%s: %s", wrong, said)
 		}
 	}
-	if said := w.slash("U0ANA", `silence alert.# env=“staging two” 2h load  test`, "4"); !strings.Contains(said, "Silenced for 2h") {
+	if said := w.slash("U0ANA", `silence alert.# env=“staging two” 2h load  test`, "4"); !strings.Contains(said, "Silenced for 2 h: alert.# env=\"staging two\".") {
 		t.Error(said)
 	}
 	l := want[api.List[api.Silence]](w, 200, "eye", "GET", "/v1/silences", "")
@@ -327,5 +327,31 @@ func TestACallbackIsAnsweredBeforeItIsApplied(t *testing.T) {
 	}
 	if h := w.heard(); !strings.Contains(h.text, "linked to Bo Lind") {
 		t.Errorf("told %+v", h)
+	}
+}
+
+// What can't be applied is tried again, then given up, and whoever pressed is told so.
+func TestAPressThatCannotBeAppliedIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.open()
+	w.exec("create function no() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$")
+	w.exec("create trigger no before insert on audit for each row execute function no()")
+	body := fmt.Sprintf(`{"provider": "slack", "notifier": "ops-slack", "action": "ack", "value": %q, "account": "U0ANA", "to": "https://hooks.slack.example.com/x"}`, id)
+	for key, age := range map[string]string{"slack:old": "11 minutes", "slack:young": "1 minute"} {
+		w.exec("insert into callback (key, at, body, due_at) values ($1, now() - $2::text::interval, $3, now() - interval '1 second')", key, age, body)
+	}
+	if err := w.server.ApplyDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h := w.heard(); !strings.Contains(h.text, "could not be applied, nothing was changed") {
+		t.Errorf("told %+v", h)
+	}
+	w.server.Wait(t.Context())
+	if n := w.count("select count(*) from callback where (due_at is null and body is null) = (key = 'slack:old')"); n != 2 {
+		t.Error("the old one is open, or the young one given up")
+	}
+	if inc := w.incident(id); inc.State != "open" {
+		t.Errorf("%+v", inc)
 	}
 }

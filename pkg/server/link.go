@@ -46,7 +46,7 @@ type linkInput struct {
 // linkAccount links the account that was shown a code to a user, or makes a code for the user to hand in from a chat.
 func (s *Server) linkAccount(ctx context.Context, in *linkInput) (*body[api.Linked], error) {
 	if !hasUser(s.file(), in.ID) {
-		return nil, problem(http.StatusNotFound, "", "the file has no user "+in.ID)
+		return nil, problem(http.StatusNotFound, "", "the file has no user "+in.ID+": `tocsin users list` shows all")
 	}
 	by := callerOf(ctx).actor()
 	if in.Body == nil || in.Body.Code == "" {
@@ -70,6 +70,8 @@ func (s *Server) linkAccount(ctx context.Context, in *linkInput) (*body[api.Link
 	}
 	out := &body[api.Linked]{Body: api.Linked{UserID: in.ID, Provider: code.Provider, AccountID: code.AccountID}}
 	out.Body.Applied = s.afterLink(ctx, code.Provider, code.AccountID, in.ID, waiting)
+	// Whoever ran the command is somebody else, perhaps.
+	s.whisper(code.Press.Notifier, code.Press.To, answer{text: s.linkedText(code.Provider, in.ID, out.Body.Applied)})
 	return out, nil
 }
 
@@ -87,12 +89,12 @@ func (s *Server) join(ctx context.Context, tx *store.Tx, chat, account, user, by
 		return nil, err
 	}
 	var waiting []store.Callback
-	seen := map[store.Press]bool{}
+	seen := map[string]bool{}
 	for _, p := range presses {
-		if p.Action == "" || seen[p] {
+		if p.Action == "" || seen[p.Action+p.IncidentID] {
 			continue
 		}
-		seen[p] = true
+		seen[p.Action+p.IncidentID] = true
 		h := deed{Provider: chat, Said: provider.Said{Action: p.Action, Value: p.IncidentID, Account: account}}
 		body, err := json.Marshal(h)
 		if err != nil {
@@ -105,6 +107,15 @@ func (s *Server) join(ctx context.Context, tx *store.Tx, chat, account, user, by
 		waiting = append(waiting, c)
 	}
 	return waiting, tx.Audit(ctx, by, "account_linked", user, chat+" "+account)
+}
+
+// linkedText tells the owner of a chat account that it is linked, and what became of what they had pressed before.
+func (s *Server) linkedText(chat, user, applied string) string {
+	text := fmt.Sprintf("This account is linked to %s (%s).", userName(s.file(), user), user)
+	if applied != "" {
+		text += " The button that you pressed before: " + applied
+	}
+	return text + "\n" + helpText(chat)
 }
 
 // afterLink applies the presses that waited for a link, and says what became of them. The account stays linked in any case: what
@@ -176,7 +187,7 @@ func (s *Server) invitation(ctx context.Context, notifier, code string, links []
 func (s *Server) linkPage(w http.ResponseWriter, r *http.Request) {
 	code := r.PathValue("code")
 	c, err := s.store.ReadLinkCode(r.Context(), hashCode(code))
-	status, page := http.StatusOK, linkView{Provider: c.Provider, Account: c.Account, AccountID: c.AccountID, Code: strings.ToUpper(code), Pressed: c.Press.Action != ""}
+	status, page := http.StatusOK, linkView{Provider: chatName(c.Provider), Server: s.file().Server.PublicURL, Account: c.Account, AccountID: c.AccountID, Code: strings.ToUpper(code), Pressed: c.Press.Action != ""}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		status, page = http.StatusNotFound, linkView{Trouble: "This link is unknown, used already or older than 15 minutes. Press the button in the chat, or write the command, again for a new one."}
@@ -192,20 +203,25 @@ func (s *Server) linkPage(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// chatName is what people call a chat.
+func chatName(provider string) string {
+	return map[string]string{"slack": "Slack", "telegram": "Telegram"}[provider]
+}
+
 type linkView struct {
-	Provider, Account, AccountID, Code, Trouble string
-	Pressed                                     bool
+	Provider, Account, AccountID, Code, Trouble, Server string
+	Pressed                                             bool
 }
 
 var linkTemplate = template.Must(template.New("link").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>tocsin: link your account</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem;color:#222;background:#fff}code{background:#f2f2f2;padding:.6rem .8rem;border-radius:4px;display:block;overflow-wrap:anywhere}
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code{background:#2a2a2a}}</style></head><body>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem;color:#222;background:#fff}code{background:#f2f2f2;padding:.6rem .8rem;border-radius:4px;display:block;overflow-wrap:anywhere}code,kbd{font:.9em/1.5 ui-monospace,monospace}kbd{background:#f2f2f2;padding:.1rem .3rem;border-radius:4px;overflow-wrap:anywhere}span{display:inline-block}
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code,kbd{background:#2a2a2a}}</style></head><body>
 <h1>Link your account</h1>
 {{if .Trouble}}<p>{{.Trouble}}</p>{{else}}<p>The {{.Provider}} account <strong>{{with .Account}}{{.}} {{end}}({{.AccountID}})</strong> {{if .Pressed}}pressed a button{{else}}wrote to tocsin{{end}}, and tocsin does not know whose it is.{{if .Pressed}} Nothing was changed.{{end}}</p>
 <p>Run this with your own user's id, or ask someone who operates tocsin to:</p>
-<code>tocsin users link {{.Code}} --user YOUR_ID</code>
-<p>YOUR_ID is your id under <em>users</em> in tocsin's file; <strong>tocsin users list</strong> shows all. The command needs a token of the scope operate.</p>
+<code>tocsin users link {{.Code}} <span>--user YOUR_ID</span></code>
+<p>YOUR_ID is your id under <em>users</em> in tocsin's file; <kbd>tocsin users list</kbd> shows all. Both commands need the server, <kbd><span>--server {{.Server}}</span></kbd> or TOCSIN_SERVER, and a token of the scope operate, <kbd>--token</kbd> or TOCSIN_TOKEN.</p>
 <p>It works once, within 15 minutes.{{if .Pressed}} The button that you pressed is applied then.{{end}}</p>{{end}}
 </body></html>
 `))

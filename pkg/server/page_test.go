@@ -169,8 +169,11 @@ func TestIncidentPageInABrowser(t *testing.T) {
 	if got := ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth"); got != "true" {
 		t.Error("the page is wider than its window")
 	}
+	says("then it rings again", false)
+	want[api.Incident](w, http.StatusOK, "hand", http.MethodPost, "/v1/incidents/"+id+"/snooze", `{"for": "2h"}`)
 	do(chromedp.Navigate(w.http.URL + "/incidents/" + id)) // the same tab
 	says("card through ops-slack to channel", true)
+	says("then it rings again", true)
 	ask("document.getElementById('forget').click()")
 	says("needs an API token", true)
 	says("Disk", false)

@@ -71,8 +71,10 @@ func (s *Server) offerLink(ctx context.Context, h deed) (answer, error) {
 	return answer{code: code, text: fmt.Sprintf("tocsin does not know yet who you are, so nothing was changed. Open %s within 15 minutes: it says how your account is linked, and then this press is applied.", s.linkURL(code))}, nil
 }
 
-// showCode makes a one-time code for an account that nobody knows. False: this callback was applied before.
+// showCode makes a one-time code for an account that nobody knows. False: this callback was applied before. The one who is shown it is told
+// when their account is linked, where their chat takes a second answer.
 func (s *Server) showCode(ctx context.Context, h deed, p store.Press) (code string, offered bool, err error) {
+	p.Notifier, p.To = h.Notifier, h.To
 	code = makeCode()
 	err = s.store.InTx(ctx, func(tx *store.Tx) error {
 		if offered, err = tx.Callback(ctx, h.key); err != nil || !offered {

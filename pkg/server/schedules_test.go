@@ -156,6 +156,19 @@ func TestSwap(t *testing.T) {
 		}
 	}
 	w.refused(http.StatusNotFound, api.ProblemNotFound, "hand", http.MethodPost, "/v1/schedules/none/swaps", `{"user": "ana", "at": "2040-01-02T12:00:00Z", "with": "bo", "with_at": "2040-01-03T12:00:00Z"}`)
+	// What is over is nobody's to give away, and who shares a shift has nothing to swap.
+	w.file.Schedules = append(w.file.Schedules,
+		oncall.Schedule{ID: "old", Zone: time.UTC, Layers: []oncall.Layer{{Users: [][]string{{"ana"}, {"bo"}}, Every: oncall.Every{N: 1, Unit: "day"}, Start: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}}},
+		oncall.Schedule{ID: "shared", Zone: time.UTC, Layers: []oncall.Layer{{Users: [][]string{{"ana", "bo"}, {"ana"}}, Every: oncall.Every{N: 1, Unit: "day"}, Start: time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)}}})
+	for schedule, c := range map[string][3]string{
+		"old":    {`{"user": "ana", "at": "2020-01-01T12:00:00Z", "with": "bo", "with_at": "2020-01-02T12:00:00Z"}`, "body.at", "is over"},
+		"shared": {`{"user": "ana", "at": "2040-01-01T12:00:00Z", "with": "bo", "with_at": "2040-01-01T13:00:00Z"}`, "body.with_at", "share this shift"},
+	} {
+		p := w.refused(http.StatusUnprocessableEntity, api.ProblemInvalid, "hand", http.MethodPost, "/v1/schedules/"+schedule+"/swaps", c[0])
+		if len(p.Errors) != 1 || p.Errors[0].Location != c[1] || !strings.Contains(p.Errors[0].Message, c[2]) {
+			t.Errorf("%s: %+v", schedule, p)
+		}
+	}
 	// The halves end together.
 	want[api.Override](w, http.StatusOK, "hand", http.MethodDelete, "/v1/schedules/pair/overrides/"+both.Items[1].ID, "")
 	w.lines(w.listed(), "02 09:00 02 17:00 ana days false", "03 09:00 03 17:00 bo days false")

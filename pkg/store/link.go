@@ -25,8 +25,10 @@ type LinkCode struct {
 
 // Press is a press on a message's button that waits until its presser is known.
 type Press struct {
-	Action     string `json:"action"` // ack, resolve
+	Action     string `json:"action"` // ack, resolve; empty: something was written
 	IncidentID string `json:"incident_id"`
+	Notifier   string `json:"notifier,omitempty"` // through which its owner is told what became of it
+	To         string `json:"to,omitempty"`       // what a provider's Whisper takes; empty: they can't be told
 }
 
 // AddLinkCode keeps a code for ttl.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tocsin-oncall/tocsin/pkg/delivery"
+	"github.com/tocsin-oncall/tocsin/pkg/message"
 	"github.com/tocsin-oncall/tocsin/pkg/store"
 )
 
@@ -39,6 +40,18 @@ const (
 		values (gen_random_uuid(), $1, 9, 1, 'k', 1, 'create', 'a', 'old', gen_random_uuid(), clock_timestamp(), clock_timestamp(), 'sent', 'answered', 'worker', '', 'row_lost', '', '', null, 0, 1, '', null)
 		on conflict (id) do nothing`
 	oldLate = `update attempt set late_outcome = 'sent', late_at = clock_timestamp(), late_reference = null where delivery_id = $1 and late_outcome is null and closed_by = 'takeover'`
+)
+
+// The statements of the version before migration 11, as far as they write what schedules, people and callbacks have changed since.
+const (
+	oldStep = `insert into escalation (id, incident_id, name, round, step, due_at, state) values ($1, $2, 'default', 1, $3, clock_timestamp(), 'due')
+		on conflict (incident_id, name, round, step) do nothing`
+	oldFire        = `update escalation set state = 'fired', due_at = null, fired_at = clock_timestamp() where id = $1 and state = 'due'`
+	oldAcknowledge = `update incident set title = title, state = 'acknowledged', revision = revision + 1, sequence = sequence + 1, acknowledged_at = clock_timestamp(),
+		acknowledged_by = 'Old', resolved_at = null, resolved_by = '', topic = topic where id = $1`
+	oldCallback = `insert into callback (key, at) values ($1, clock_timestamp()) on conflict (key) do nothing`
+	oldLink     = `insert into link_code (hash, provider, account_id, account, press, created_at, expires_at)
+		values ('\x01', 'slack', 'U0NEW', 'new', '{"action": "ack", "incident_id": "i"}', clock_timestamp(), clock_timestamp() + interval '15 minutes')`
 )
 
 // changes runs a statement that must touch one row.
@@ -100,4 +113,98 @@ func TestOldReplicaWorksBesideNewOnes(t *testing.T) {
 	if err := s.PassOver(t.Context(), page); err != nil {
 		t.Error(err)
 	}
+}
+
+// The same beside what a new replica makes of schedules, people and callbacks: nothing that it knows nothing of stops it, and it takes
+// nothing of it away.
+func TestOldReplicaWorksBesideSchedules(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	inc := s.incident("k")
+
+	// Its steps are read, moved to the end of quiet hours, and fired by either.
+	step := store.NewID()
+	s.changes(oldStep, step, inc.ID, 0)
+	s.tx(func(tx *store.Tx) error {
+		all, err := tx.Steps(s.ctx(), inc.ID)
+		if err != nil || len(all) != 1 || all[0].Rests || all[0].Held {
+			t.Errorf("%+v, %v", all, err)
+			return err
+		}
+		return tx.RestSteps(s.ctx(), all[0], -time.Second)
+	})
+	s.changes(oldFire, step)
+
+	// A snooze outlives its acknowledgement, and is found when it is over.
+	s.tx(func(tx *store.Tx) error {
+		inc, err := tx.LockIncident(s.ctx(), inc.ID)
+		at, until := tx.Now(), tx.Now().Add(time.Hour)
+		inc.State, inc.AcknowledgedAt, inc.AcknowledgedBy, inc.SnoozedUntil = message.Acknowledged, &at, "Ana", &until
+		if err != nil {
+			return err
+		}
+		return tx.SaveIncident(s.ctx(), inc)
+	})
+	s.changes(oldAcknowledge, inc.ID)
+	s.move(2 * time.Hour)
+	s.tx(func(tx *store.Tx) error {
+		over, err := tx.SnoozesOver(s.ctx(), 10)
+		if err != nil || len(over) != 1 || over[0] != inc.ID {
+			t.Errorf("%v, %v", over, err)
+		}
+		return err
+	})
+
+	// A press that the one has stored or applied is none for the other.
+	if first, err := s.Receive(s.ctx(), store.Callback{Key: "new", Body: []byte(`{}`)}, time.Minute); err != nil || !first {
+		t.Fatal(first, err)
+	}
+	if tag, err := s.db.Exec(s.ctx(), oldCallback, "new"); err != nil || tag.RowsAffected() != 0 {
+		t.Errorf("the old one applies it too: %v, %v", tag, err)
+	}
+	s.changes(oldCallback, "old")
+	if first, err := s.Receive(s.ctx(), store.Callback{Key: "old", Body: []byte(`{}`)}, time.Minute); err != nil || first {
+		t.Errorf("stored again: %t, %v", first, err)
+	}
+	s.tx(func(tx *store.Tx) error {
+		if first, err := tx.Callback(s.ctx(), "old"); err != nil || first {
+			t.Errorf("applied again: %t, %v", first, err)
+		}
+		return nil
+	})
+	s.move(2 * time.Minute)
+	if due, err := s.DueCallbacks(s.ctx(), time.Minute, 10); err != nil || len(due) != 1 || due[0].Key != "new" {
+		t.Errorf("%+v, %v", due, err)
+	}
+
+	// Its code leads to whoever is linked here.
+	s.changes(oldLink)
+	s.tx(func(tx *store.Tx) error {
+		c, err := tx.TakeLinkCode(s.ctx(), []byte{1})
+		if err != nil || c.Press.Action != "ack" || c.Press.To != "" {
+			t.Errorf("%+v, %v", c, err)
+		}
+		return err
+	})
+
+	// A notice about a shift waits for its time, and is sent by the old one.
+	id, content := store.NewID(), store.NewID()
+	s.tx(func(tx *store.Tx) error {
+		if err := tx.PutContent(s.ctx(), store.Content{ID: content, Revision: 1, Body: []byte(`{}`)}); err != nil {
+			return err
+		}
+		if err := tx.PutShiftNotice(s.ctx(), store.ShiftNotice{Schedule: "primary", User: "ana", What: "start", At: tx.Now(), Due: tx.Now(), DeliveryID: id, ContentID: content}); err != nil {
+			return err
+		}
+		return tx.AddDeliveries(s.ctx(), store.NewDelivery{ID: id, ContentID: content, Kind: delivery.Notice, Notifier: ops, Target: "user:ana", Delay: time.Hour, Lifetime: time.Hour, FromDue: true})
+	})
+	if tag, err := s.db.Exec(s.ctx(), oldClaim, id); err != nil || tag.RowsAffected() != 0 {
+		t.Errorf("claimed before its time: %v, %v", tag, err)
+	}
+	s.move(61 * time.Minute)
+	attempt := store.NewID()
+	s.changes(oldClaim, id)
+	s.changes(oldBegin, id, attempt)
+	s.changes(oldFinish, id, attempt, "sent", "")
+	s.inState(id, delivery.Sent, "")
 }

@@ -43,6 +43,7 @@ type site struct {
 	accounts []plan.Account
 	redact   func(string) string // nil: there are no secrets
 	handOver func(ctx context.Context, incident, page uuid.UUID) error
+	find     func(ctx context.Context, notifier, user string) (bool, error)
 	gates    []*gate
 }
 
@@ -180,7 +181,7 @@ func (s *site) ready(id string, h ...hooks) *hand {
 	core, logs := observer.New(zapcore.InfoLevel)
 	a := &hand{t: s.t, line: l, logs: logs, metrics: worker.NewMetrics(prometheus.NewRegistry()), ran: make(chan struct{})}
 	o := worker.Options{
-		ID: id, Store: st, File: s.file.Load, Redact: s.redact, HandOver: s.handOver, Dead: func() { a.deaths.Add(1) }, Log: zap.New(core), Metrics: a.metrics,
+		ID: id, Store: st, File: s.file.Load, Redact: s.redact, HandOver: s.handOver, Find: s.find, Dead: func() { a.deaths.Add(1) }, Log: zap.New(core), Metrics: a.metrics,
 		Provider: func(n string) (provider.Provider, bool) {
 			for _, k := range h {
 				if k.provider != nil {

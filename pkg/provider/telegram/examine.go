@@ -240,8 +240,13 @@ func (p *Provider) examineHook(ctx context.Context, f *findings, e provider.Exam
 	if hook.URL == "" {
 		return
 	}
-	if len(hook.Allowed) > 0 && !slices.Contains(hook.Allowed, "callback_query") {
-		f.add(provider.Warn, "webhook updates", setHook, "it is told of %s only, and of no press: %s", rec.Text(strings.Join(hook.Allowed, ", ")), dead)
+	if told := rec.Text(strings.Join(hook.Allowed, ", ")); len(hook.Allowed) > 0 {
+		switch {
+		case !slices.Contains(hook.Allowed, "callback_query"):
+			f.add(provider.Warn, "webhook updates", setHook, "it is told of %s only, and of no press: %s", told, dead)
+		case !slices.Contains(hook.Allowed, "message"): // as versions set it that knew no commands
+			f.add(provider.Warn, "webhook updates", setHook, "it is told of %s only, and of no message: /start and commands do nothing, and nobody is linked by a code", told)
+		}
 	}
 	if hook.LastError != "" {
 		when := "at some time"

@@ -192,6 +192,7 @@ func TestExamineWebhook(t *testing.T) {
 		{"", `{"url":"` + hookURL + `","last_error_message":"Wrong response from the webhook: 401 Unauthorized","last_error_date":1764410000}`, "webhook errors", provider.Warn, "2025-11-29T"},
 		{"", `{"url":"` + hookURL + `","pending_update_count":250}`, "webhook queue", provider.Warn, "250 updates"},
 		{"", `{"url":"` + hookURL + `","allowed_updates":["message"]}`, "webhook updates", provider.Warn, set},
+		{"", `{"url":"` + hookURL + `","allowed_updates":["callback_query"]}`, "webhook updates", provider.Warn, "/start and commands do nothing"},
 		{"", `{"url":7}`, "webhook", provider.Warn, set},
 	} {
 		s := telegramtest.Start(t, telegramtest.Options{WebhookURL: c.url})

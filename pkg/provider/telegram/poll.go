@@ -48,7 +48,14 @@ func (p *Provider) Poll(ctx context.Context, from int64) (Polled, error) {
 	})
 	if res.Outcome != delivery.OutcomeSent {
 		e := &PollError{Text: "telegram: " + res.Error, Rest: res.RetryAfter}
-		if rec.Status == http.StatusConflict {
+		switch { // what is said of a message that may have arrived is not about a question
+		case res.Fault == delivery.FaultThrottled:
+			e.Text = fmt.Sprintf("telegram: it wants to be asked less often, and is asked again after %s", res.RetryAfter.Round(time.Second))
+		case rec.Status >= http.StatusInternalServerError:
+			e.Text = fmt.Sprintf("telegram: the server answered %d", rec.Status)
+		case res.Fault == delivery.FaultAccount && res.Sentence != "":
+			e.Text += ": " + res.Sentence
+		case rec.Status == http.StatusConflict:
 			e.Webhook = strings.Contains(strings.ToLower(string(rec.Body)), "webhook is active")
 			e.Other = !e.Webhook
 			e.Text = "telegram: another program asks for updates with this bot's token: end it, or give it a bot of its own"

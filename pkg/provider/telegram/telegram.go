@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -200,6 +201,7 @@ func (p *Provider) Whisper(ctx context.Context, to, text string) error {
 	if place, ok := strings.CutPrefix(to, messageTo); ok {
 		return p.answer(ctx, place, text)
 	}
+	text = inCode.ReplaceAllString(text, "$1") // this answer has no markup
 	return p.query(ctx, tgbotapi.Params{"callback_query_id": to, "text": message.Fit(text, maxAlert, message.UTF16), "show_alert": "true"})
 }
 
@@ -210,6 +212,9 @@ func (p *Provider) Open(ctx context.Context, to, link string) error {
 	}
 	return p.query(ctx, tgbotapi.Params{"callback_query_id": to, "url": link})
 }
+
+// inCode are the words of an answer that are to be copied as they are.
+var inCode = regexp.MustCompile("`([^`\n]+)`")
 
 // messageTo begins an address for Whisper that is a person's message; chat and message follow.
 const messageTo = "message:"
@@ -224,7 +229,7 @@ func (p *Provider) answer(ctx context.Context, place, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, whisperTimeout)
 	defer cancel()
 	rec := p.call(ctx, "sendMessage", tgbotapi.Params{
-		"chat_id": chat, "text": message.Fit(text, maxAnswer, message.UTF16), "link_preview_options": `{"is_disabled":true}`,
+		"chat_id": chat, "text": inCode.ReplaceAllString(escaper.Replace(message.Fit(text, maxAnswer, message.UTF16)), "<code>$1</code>"), "parse_mode": tgbotapi.ModeHTML, "link_preview_options": `{"is_disabled":true}`,
 		"reply_parameters": fmt.Sprintf(`{"message_id":%d,"allow_sending_without_reply":true}`, number),
 	})
 	res := judge(rec, delivery.OpCreate, provider.Call{Address: chat})

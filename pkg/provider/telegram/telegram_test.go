@@ -281,6 +281,12 @@ func TestWhisper(t *testing.T) {
 	if got()[0].method != "answerCallbackQuery" || f.Get("callback_query_id") != "query-1" || f.Get("show_alert") != "true" || len([]rune(f.Get("text"))) != 200 {
 		t.Errorf("%+v", got()[0])
 	}
+	for to, want := range map[string]string{"query-1": `write tocsin users list, a < b & c`, "message:501/7": "write <code>tocsin users list</code>, a &lt; b &amp; c"} {
+		base, got := serve(t, 200, nil, okay)
+		if err := newProvider(t, config.Notifier{APIURL: base}).Whisper(t.Context(), to, "write `tocsin users list`, a < b & c"); err != nil || got()[0].form.Get("text") != want {
+			t.Errorf("%s: %v, %+v", to, err, got())
+		}
+	}
 	for _, c := range []struct {
 		status int
 		body   string
