@@ -33,7 +33,7 @@ func TestAPIPageHasEveryEndpoint(t *testing.T) {
 	want := map[string]string{} // endpoint -> scope
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
-			m := regexp.MustCompile(`the scope ([a-z]+)\.`).FindStringSubmatch(op.Description)
+			m := regexp.MustCompile(`the scope ([a-z]+)\b`).FindStringSubmatch(op.Description)
 			if m == nil {
 				t.Fatalf("%s %s does not say which scope it needs: %q", method, path, op.Description)
 			}

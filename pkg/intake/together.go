@@ -48,6 +48,7 @@ func (i *Intake) take(flight []*arrival) (again []*arrival) {
 	units := unitsOf(f, flight)
 	err := guarded(func() error { return i.takeUnits(ctx, f, units, flight[0].solo) })
 	var results []Result
+	var told []*arrival
 	for _, u := range units {
 		for n, a := range u.members {
 			switch {
@@ -63,10 +64,13 @@ func (i *Intake) take(flight []*arrival) (again []*arrival) {
 				a.result = u.part(n)
 				results = append(results, a.result)
 			}
-			close(a.done)
+			told = append(told, a)
 		}
 	}
 	i.Committed(results...)
+	for _, a := range told {
+		close(a.done)
+	}
 	return again
 }
 
