@@ -105,15 +105,17 @@ func (i *Intake) takeUnits(ctx context.Context, f *config.File, units []*unit, s
 	if len(able) == 0 {
 		return nil
 	}
-	in := i.store.InBatchTx
-	if solo {
-		in = i.store.InTx
+	in := func(fn func(tx *store.Tx, held []string) error) error {
+		return i.store.InBatchTx(ctx, expected(able), fn)
 	}
-	return in(ctx, func(tx *store.Tx) error {
-		if !solo { // who is alone waits for the row
-			if err := readAhead(ctx, tx, able); err != nil {
-				return err
-			}
+	if solo { // who is alone waits for the row
+		in = func(fn func(tx *store.Tx, held []string) error) error {
+			return i.store.InTx(ctx, func(tx *store.Tx) error { return fn(tx, nil) })
+		}
+	}
+	return in(func(tx *store.Tx, held []string) error {
+		for _, u := range able {
+			u.held = slices.Contains(held, u.group.Key)
 		}
 		var moves []delivery.Step
 		var unroutable []*unit
@@ -145,22 +147,18 @@ func (i *Intake) takeUnits(ctx context.Context, f *config.File, units []*unit, s
 	})
 }
 
-// readAhead locks the incidents that nobody else holds, and marks the others.
-func readAhead(ctx context.Context, tx *store.Tx, units []*unit) error {
-	expected := make([]store.Expected, len(units))
+// expected is what is known of the incidents beforehand.
+func expected(units []*unit) []store.Expected {
+	out := make([]store.Expected, len(units))
 	for n, u := range units {
-		expected[n].Key = u.group.Key
+		out[n].Key = u.group.Key
 		for _, a := range u.group.Alerts {
-			if mark := a.Mark(); !slices.Contains(expected[n].Fingerprints, mark) {
-				expected[n].Fingerprints = append(expected[n].Fingerprints, mark)
+			if mark := a.Mark(); !slices.Contains(out[n].Fingerprints, mark) {
+				out[n].Fingerprints = append(out[n].Fingerprints, mark)
 			}
 		}
 	}
-	held, err := tx.ReadAhead(ctx, expected)
-	for _, u := range units {
-		u.held = slices.Contains(held, u.group.Key)
-	}
-	return err
+	return out
 }
 
 // part is what came of one who came with others: the incident is the same for all, and was opened by the first.

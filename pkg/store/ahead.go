@@ -28,123 +28,115 @@ type ahead struct {
 	writes     map[uuid.UUID]int      // how many alerts
 	alerts     map[uuid.UUID]map[string]Alert
 
+	fetched    bool // the following are
 	deliveries once[[]delivery.Delivery]
 	steps      once[[]EscalationStep]
 	shown      once[[]Alert]
 	silences   once[bool]
 	calm       bool // no silence holds, by the database's word
+	told       once[bool]
 }
 
-// once is one question about incidents.
-type once[T any] struct {
-	read bool
-	left map[uuid.UUID]T
-}
+// once is one question about incidents, with the answers that are still to be given out.
+type once[T any] map[uuid.UUID]T
 
-// of answers for one incident. The first time it asks for all that are known beforehand.
-func (o *once[T]) of(ids []uuid.UUID, id uuid.UUID, ask func(ids []uuid.UUID) (map[uuid.UUID]T, error)) (T, error) {
-	if v, ok := o.left[id]; ok {
-		delete(o.left, id)
+// of gives an answer out, or asks.
+func (o once[T]) of(id uuid.UUID, ask func(ids []uuid.UUID) (map[uuid.UUID]T, error)) (T, error) {
+	if v, ok := o[id]; ok {
+		delete(o, id)
 		return v, nil
 	}
-	all := []uuid.UUID{id}
-	if !o.read && slices.Contains(ids, id) {
-		o.read, all = true, ids
-	}
-	got, err := ask(all)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	v := got[id]
-	if len(all) > 1 {
-		o.left = make(map[uuid.UUID]T, len(all))
-		for _, other := range all {
-			if other != id {
-				o.left[other] = got[other]
-			}
-		}
-	}
-	return v, nil
+	got, err := ask([]uuid.UUID{id})
+	return got[id], err
 }
 
-// ReadAhead locks the live incidents of the keys, all at once in the order of their ids, and lets what is asked of each of them
-// later be read for all of them together. It is called once, first in the transaction. held are the keys whose incident somebody
-// else has locked: whoever waits for them does it in another transaction, and holds up no other.
-func (tx *Tx) ReadAhead(ctx context.Context, all []Expected) (held []string, err error) {
-	a := ahead{keys: map[string]bool{}, live: map[string]Incident{}, last: map[string]Incident{}, asked: map[uuid.UUID][]string{}, writes: map[uuid.UUID]int{}, alerts: map[uuid.UUID]map[string]Alert{}}
-	var keys []string
-	for _, e := range all {
-		keys = append(keys, e.Key)
+// keep holds the answers about incidents; those who have none have the empty one.
+func keep[T any](ids []uuid.UUID, got map[uuid.UUID]T) once[T] {
+	o := make(once[T], len(ids))
+	for _, id := range ids {
+		o[id] = got[id]
 	}
-	live, err := tx.q.LockLiveIncidents(ctx, keys)
-	if err != nil {
+	return o
+}
+
+// readAhead is the first thing in a transaction, with its clock.
+func (tx *Tx) readAhead(ctx context.Context, expected []Expected) (held []string, err error) {
+	a := ahead{keys: map[string]bool{}, live: map[string]Incident{}, last: map[string]Incident{}, asked: map[uuid.UUID][]string{}, writes: map[uuid.UUID]int{}, alerts: map[uuid.UUID]map[string]Alert{}}
+	var keys, keyOf, marks []string
+	for _, e := range expected {
+		keys = append(keys, e.Key)
+		for _, mark := range e.Fingerprints {
+			keyOf, marks = append(keyOf, e.Key), append(marks, mark)
+		}
+	}
+	var live, last []query.Incident
+	var there []string
+	var alerts []query.Alert
+	if err := tx.pipe.together(ctx,
+		func() (err error) { tx.now, err = tx.q.ClockTimestamp(ctx); return err },
+		func() (err error) { live, err = tx.q.LockLiveIncidents(ctx, keys); return err },
+		func() (err error) { there, err = tx.q.LiveKeys(ctx, keys); return err },
+		func() (err error) { last, err = tx.q.LastResolvedIncidents(ctx, keys); return err },
+		func() (err error) { alerts, err = tx.q.AlertsByKey(ctx, keyOf, marks); return err },
+	); err != nil {
 		return nil, fmt.Errorf("lock the incidents: %w", err)
 	}
 	for _, r := range live {
 		a.live[r.Key] = toIncident(r)
 		a.ids = append(a.ids, r.ID)
 	}
-	if len(live) < len(keys) {
-		if held, err = tx.others(ctx, &a, keys); err != nil {
+	for _, r := range last {
+		a.last[r.Key] = toIncident(r)
+	}
+	for _, e := range expected {
+		inc, ours := a.live[e.Key]
+		switch {
+		case ours:
+			a.asked[inc.ID], a.writes[inc.ID], a.alerts[inc.ID] = e.Fingerprints, len(e.Fingerprints), map[string]Alert{}
+		case slices.Contains(there, e.Key):
+			held = append(held, e.Key)
+			continue
+		}
+		a.keys[e.Key] = true
+	}
+	for _, r := range alerts {
+		if a.alerts[r.IncidentID] == nil {
+			continue // of one that somebody holds
+		}
+		alert, err := toAlert(r)
+		if err != nil {
 			return nil, err
 		}
-	}
-	var ids []uuid.UUID
-	var marks []string
-	for _, e := range all {
-		a.keys[e.Key] = !slices.Contains(held, e.Key)
-		if inc, ok := a.live[e.Key]; ok {
-			a.asked[inc.ID], a.writes[inc.ID], a.alerts[inc.ID] = e.Fingerprints, len(e.Fingerprints), map[string]Alert{}
-			for _, mark := range e.Fingerprints {
-				ids, marks = append(ids, inc.ID), append(marks, mark)
-			}
-		}
-	}
-	if len(ids) > 0 {
-		rows, err := tx.q.AlertsByFingerprints(ctx, ids, marks)
-		if err != nil {
-			return nil, fmt.Errorf("read the incidents' alerts: %w", err)
-		}
-		for _, r := range rows {
-			alert, err := toAlert(r)
-			if err != nil {
-				return nil, err
-			}
-			a.alerts[alert.IncidentID][alert.Fingerprint] = alert
-		}
+		a.alerts[alert.IncidentID][alert.Fingerprint] = alert
 	}
 	tx.ahead = a
 	return held, nil
 }
 
-// others finds which keys have an incident that somebody holds, and the last incidents of those that have none.
-func (tx *Tx) others(ctx context.Context, a *ahead, keys []string) (held []string, err error) {
-	there, err := tx.q.LiveKeys(ctx, keys)
-	if err != nil {
-		return nil, fmt.Errorf("look for the incidents: %w", err)
+// fetch reads what a change of an incident asks for, of all that were locked, when the first of them asks.
+func (tx *Tx) fetch(ctx context.Context, id uuid.UUID) error {
+	a := &tx.ahead
+	if a.fetched || !slices.Contains(a.ids, id) {
+		return nil
 	}
-	var without []string
-	for _, k := range keys {
-		switch _, ours := a.live[k]; {
-		case ours:
-		case slices.Contains(there, k):
-			held = append(held, k)
-		default:
-			without = append(without, k)
-		}
+	a.fetched = true
+	tx.holding = true // what is gathered is of no concern to it, and goes later with that of the others
+	defer func() { tx.holding = false }()
+	var deliveries map[uuid.UUID][]delivery.Delivery
+	var steps map[uuid.UUID][]EscalationStep
+	var shown map[uuid.UUID][]Alert
+	var silences map[uuid.UUID]bool
+	few := a.few()
+	if err := tx.pipe.together(ctx,
+		func() (err error) { deliveries, err = tx.deliveriesOf(ctx, a.ids); return err },
+		func() (err error) { steps, err = tx.stepsOf(ctx, a.ids); return err },
+		func() (err error) { silences, err = tx.silencesOf(ctx, a.ids); return err },
+		func() (err error) { shown, err = tx.shownOf(ctx, few, commonlyShown); return err },
+	); err != nil {
+		return fmt.Errorf("read what there is of the incidents: %w", err)
 	}
-	if len(without) == 0 {
-		return held, nil
-	}
-	last, err := tx.q.LastResolvedIncidents(ctx, without)
-	if err != nil {
-		return nil, fmt.Errorf("look for the last incidents: %w", err)
-	}
-	for _, r := range last {
-		a.last[r.Key] = toIncident(r)
-	}
-	return held, nil
+	a.deliveries, a.steps, a.silences, a.shown = keep(a.ids, deliveries), keep(a.ids, steps), keep(a.ids, silences), keep(few, shown)
+	return nil
 }
 
 // LiveIncident locks the open or acknowledged incident of a key.
@@ -197,6 +189,9 @@ func (tx *Tx) AlertsByFingerprint(ctx context.Context, incidentID uuid.UUID, fin
 // which is faster.
 const flood = 500
 
+// commonlyShown is how many alerts are read ahead; who asks for more asks the database.
+const commonlyShown = 200
+
 // ShownAlerts are the first alerts of an incident, firing first, newest first, for what is done with each further alert: their cost
 // does not grow with those that there are. What this transaction has written of them may be missing in it, where they were read ahead.
 func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert, error) {
@@ -210,24 +205,31 @@ func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert
 		}
 		return convert(rows, toAlert)
 	}
-	return tx.ahead.shown.of(tx.few(), inc.ID, func(ids []uuid.UUID) (map[uuid.UUID][]Alert, error) {
-		mosts := make([]int, len(ids))
-		for n, id := range ids {
-			// Those that this transaction writes may leave their place in the row to others.
-			mosts[n] = limit + tx.ahead.writes[id]
-		}
-		rows, err := tx.q.AlertsOfIncidents(ctx, ids, mosts)
-		if err != nil {
+	if limit <= commonlyShown {
+		if err := tx.fetch(ctx, inc.ID); err != nil {
 			return nil, err
 		}
-		return byIncident(rows, toAlert, func(a Alert) uuid.UUID { return a.IncidentID })
-	})
+	}
+	return tx.ahead.shown.of(inc.ID, func(ids []uuid.UUID) (map[uuid.UUID][]Alert, error) { return tx.shownOf(ctx, ids, limit) })
+}
+
+func (tx *Tx) shownOf(ctx context.Context, ids []uuid.UUID, limit int) (map[uuid.UUID][]Alert, error) {
+	mosts := make([]int, len(ids))
+	for n, id := range ids {
+		// Those that this transaction writes may leave their place in the row to others.
+		mosts[n] = limit + tx.ahead.writes[id]
+	}
+	rows, err := tx.q.AlertsOfIncidents(ctx, ids, mosts)
+	if err != nil {
+		return nil, err
+	}
+	return byIncident(rows, toAlert, func(a Alert) uuid.UUID { return a.IncidentID })
 }
 
 // few are the incidents read ahead that are no floods.
-func (tx *Tx) few() []uuid.UUID {
+func (a *ahead) few() []uuid.UUID {
 	var ids []uuid.UUID
-	for _, inc := range tx.ahead.live {
+	for _, inc := range a.live {
 		if inc.Firing+inc.Resolved <= flood {
 			ids = append(ids, inc.ID)
 		}
@@ -237,27 +239,37 @@ func (tx *Tx) few() []uuid.UUID {
 
 // Deliveries locks and returns the deliveries of an incident, by id.
 func (tx *Tx) Deliveries(ctx context.Context, incidentID uuid.UUID) ([]delivery.Delivery, error) {
-	return tx.ahead.deliveries.of(tx.ahead.ids, incidentID, func(ids []uuid.UUID) (map[uuid.UUID][]delivery.Delivery, error) {
-		rows, err := tx.q.LockDeliveriesOfIncidents(ctx, ids)
-		if err != nil {
-			return nil, err
-		}
-		return byIncident(rows, func(r query.LockDeliveriesOfIncidentsRow) (delivery.Delivery, error) {
-			return toDelivery(query.ClaimRow(r))
-		},
-			func(d delivery.Delivery) uuid.UUID { return d.IncidentID })
-	})
+	if err := tx.fetch(ctx, incidentID); err != nil {
+		return nil, err
+	}
+	return tx.ahead.deliveries.of(incidentID, func(ids []uuid.UUID) (map[uuid.UUID][]delivery.Delivery, error) { return tx.deliveriesOf(ctx, ids) })
+}
+
+func (tx *Tx) deliveriesOf(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID][]delivery.Delivery, error) {
+	rows, err := tx.q.LockDeliveriesOfIncidents(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return byIncident(rows, func(r query.LockDeliveriesOfIncidentsRow) (delivery.Delivery, error) {
+		return toDelivery(query.ClaimRow(r))
+	},
+		func(d delivery.Delivery) uuid.UUID { return d.IncidentID })
 }
 
 // Steps locks and returns the steps of an incident's escalations, in order.
 func (tx *Tx) Steps(ctx context.Context, incidentID uuid.UUID) ([]EscalationStep, error) {
-	return tx.ahead.steps.of(tx.ahead.ids, incidentID, func(ids []uuid.UUID) (map[uuid.UUID][]EscalationStep, error) {
-		rows, err := tx.q.StepsOfIncidents(ctx, ids)
-		if err != nil {
-			return nil, err
-		}
-		return byIncident(rows, toStep, func(s EscalationStep) uuid.UUID { return s.IncidentID })
-	})
+	if err := tx.fetch(ctx, incidentID); err != nil {
+		return nil, err
+	}
+	return tx.ahead.steps.of(incidentID, func(ids []uuid.UUID) (map[uuid.UUID][]EscalationStep, error) { return tx.stepsOf(ctx, ids) })
+}
+
+func (tx *Tx) stepsOf(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID][]EscalationStep, error) {
+	rows, err := tx.q.StepsOfIncidents(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return byIncident(rows, toStep, func(s EscalationStep) uuid.UUID { return s.IncidentID })
 }
 
 // AnySilence says whether any silence holds, or keeps something of the incident back. Most of the time none does, and one
@@ -266,18 +278,43 @@ func (tx *Tx) AnySilence(ctx context.Context, incidentID uuid.UUID, created bool
 	if created && tx.ahead.calm {
 		return false, nil
 	}
-	return tx.ahead.silences.of(tx.ahead.ids, incidentID, func(ids []uuid.UUID) (map[uuid.UUID]bool, error) {
-		r, err := tx.q.AnySilences(ctx, ids)
-		if err != nil {
-			return nil, fmt.Errorf("look for silences: %w", err)
-		}
-		tx.ahead.calm = !r.Found
+	if err := tx.fetch(ctx, incidentID); err != nil {
+		return false, err
+	}
+	return tx.ahead.silences.of(incidentID, func(ids []uuid.UUID) (map[uuid.UUID]bool, error) { return tx.silencesOf(ctx, ids) })
+}
+
+func (tx *Tx) silencesOf(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]bool, error) {
+	r, err := tx.q.AnySilences(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look for silences: %w", err)
+	}
+	tx.ahead.calm = !r.Found
+	out := map[uuid.UUID]bool{}
+	for _, id := range ids {
+		out[id] = r.Found || slices.Contains(r.Keeping, id)
+	}
+	return out, nil
+}
+
+// HasDeliveries says whether an incident has any delivery, of whatever state.
+func (tx *Tx) HasDeliveries(ctx context.Context, incidentID uuid.UUID) (bool, error) {
+	ask := func(ids []uuid.UUID) (map[uuid.UUID]bool, error) {
+		with, err := tx.q.WithDeliveries(ctx, ids)
 		out := map[uuid.UUID]bool{}
-		for _, id := range ids {
-			out[id] = r.Found || slices.Contains(r.Keeping, id)
+		for _, id := range with {
+			out[id] = true
 		}
-		return out, nil
-	})
+		return out, err
+	}
+	if tx.ahead.told == nil && slices.Contains(tx.ahead.ids, incidentID) {
+		got, err := ask(tx.ahead.ids)
+		if err != nil {
+			return false, err
+		}
+		tx.ahead.told = keep(tx.ahead.ids, got)
+	}
+	return tx.ahead.told.of(incidentID, ask)
 }
 
 // byIncident sorts rows by what they belong to, and keeps their order.

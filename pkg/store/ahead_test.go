@@ -24,6 +24,7 @@ type seen struct {
 	Deliveries []string
 	Steps      []store.EscalationStep
 	Silence    bool
+	Told       bool
 }
 
 func (s *site) look(tx *store.Tx, key string, marks ...string) (v seen) {
@@ -51,6 +52,8 @@ func (s *site) look(tx *store.Tx, key string, marks ...string) (v seen) {
 		v.Deliveries = append(v.Deliveries, fmt.Sprint(d.ID, d.Kind, d.State))
 	}
 	v.Silence, err = tx.AnySilence(s.ctx(), id, false)
+	must(err)
+	v.Told, err = tx.HasDeliveries(s.ctx(), id)
 	must(err)
 	v.Steps, err = tx.Steps(s.ctx(), id)
 	must(err)
@@ -108,10 +111,9 @@ func TestWhatIsReadAheadIsWhatIsThere(t *testing.T) {
 	for _, k := range append(slices.Clone(keys), "held") {
 		expected = append(expected, store.Expected{Key: k, Fingerprints: []string{"f1", "f9"}})
 	}
-	if err := s.InBatchTx(t.Context(), func(tx *store.Tx) error {
-		held, err := tx.ReadAhead(t.Context(), expected)
-		if err != nil || !slices.Equal(held, []string{"held"}) {
-			t.Errorf("held are %v, %v", held, err)
+	if err := s.InBatchTx(t.Context(), expected, func(tx *store.Tx, held []string) error {
+		if !slices.Equal(held, []string{"held"}) || tx.Now().IsZero() {
+			t.Errorf("held are %v at %s", held, tx.Now())
 		}
 		for _, k := range keys {
 			many[k] = s.look(tx, k, "f1", "f9")
@@ -137,10 +139,7 @@ func TestWhatIsReadAheadIsWhatIsThere(t *testing.T) {
 	}
 
 	// What the transaction itself has changed is seen by whoever asks again.
-	if err := s.InBatchTx(t.Context(), func(tx *store.Tx) error {
-		if _, err := tx.ReadAhead(t.Context(), expected); err != nil {
-			return err
-		}
+	if err := s.InBatchTx(t.Context(), expected, func(tx *store.Tx, _ []string) error {
 		s.look(tx, "bare", "f1") // now all others are read
 		before := s.look(tx, "full", "f1")
 		a := before.Alerts["f1"]

@@ -31,8 +31,3 @@ func (tx *Tx) LastAnnounced(ctx context.Context, key string) (time.Time, bool, e
 func (tx *Tx) AnyUnrouted(ctx context.Context, topic string) (bool, error) {
 	return tx.q.AnyUnrouted(ctx, topic)
 }
-
-// HasDeliveries says whether an incident has any delivery, of whatever state.
-func (tx *Tx) HasDeliveries(ctx context.Context, incidentID uuid.UUID) (bool, error) {
-	return tx.q.HasDeliveries(ctx, incidentID)
-}

@@ -20,6 +20,9 @@ type pipe struct {
 	conn    *pgxpool.Conn
 	waiting *pgx.Batch
 	last    func(ctx context.Context) error // writes what is gathered elsewhere, before anything is sent; may be nil
+	// While several questions are asked together: noting them, then answering them.
+	noting  bool
+	answers pgx.BatchResults
 }
 
 // inPipe runs fn in a transaction of the general pool, as [pgx.BeginFunc] would. settings holds for it alone; empty: the pool's hold.
@@ -88,8 +91,55 @@ func answerless(sql string) bool {
 	return strings.HasPrefix(first, "-- name: ") && strings.HasSuffix(first, " :exec")
 }
 
+// together asks several questions with one way there and back. Each is a call of one statement with an answer, and is made twice: first
+// to note what it asks, when it finds nothing, then to be answered. So what it asks may not depend on another's answer.
+func (p *pipe) together(ctx context.Context, questions ...func() error) error {
+	if err := p.gather(ctx); err != nil {
+		return err
+	}
+	before := p.waiting.Len()
+	p.noting = true
+	for _, q := range questions {
+		_ = q() // there is no answer yet
+	}
+	p.noting = false
+	b := p.waiting
+	p.waiting = &pgx.Batch{}
+	results := p.conn.SendBatch(ctx, b)
+	for range before {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close() // says the same
+			return err
+		}
+	}
+	p.answers = results
+	defer func() { p.answers = nil }()
+	for _, q := range questions {
+		if err := q(); err != nil {
+			_ = results.Close()
+			return err
+		}
+	}
+	return results.Close()
+}
+
+// nothing is the answer to a question that is being noted.
+type nothing struct{ pgx.Rows }
+
+func (nothing) Next() bool        { return false }
+func (nothing) Scan(...any) error { return nil }
+func (nothing) Err() error        { return nil }
+func (nothing) Close()            {}
+
 // Query sends a statement behind those that wait.
 func (p *pipe) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	switch {
+	case p.noting:
+		p.waiting.Queue(sql, args...)
+		return nothing{}, nil
+	case p.answers != nil:
+		return p.answers.Query()
+	}
 	results, err := p.send(ctx, sql, args)
 	if err != nil {
 		return nil, err
@@ -103,6 +153,13 @@ func (p *pipe) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 
 // QueryRow sends a statement behind those that wait.
 func (p *pipe) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	switch {
+	case p.noting:
+		p.waiting.Queue(sql, args...)
+		return nothing{}
+	case p.answers != nil:
+		return p.answers.QueryRow()
+	}
 	results, err := p.send(ctx, sql, args)
 	return &lastRow{results, err}
 }

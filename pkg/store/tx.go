@@ -18,9 +18,10 @@ import (
 //
 // What has no answer is sent with what has one, see pipe: an error of it may come from a later call, or from the commit. Rows
 // of which many incidents write one or two each are gathered until then, see rows; what many incidents are asked for can be
-// read at once, see [Tx.ReadAhead].
+// read at once, see [Store.InBatchTx].
 type Tx struct {
 	q      *query.Queries
+	pipe   *pipe
 	copies *copies
 	now    time.Time
 	ended  []Ended
@@ -50,12 +51,29 @@ func (s *Store) OnEnded(f func(Ended)) { s.onEnded = f }
 // InTx runs fn in one transaction. After a deadlock or a serialization failure it runs fn again, so fn must have no
 // effects but its writes. An error that is not the database's own answer, such as a lost connection, is returned as it is: the writes
 // may have taken place.
-func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error { return s.inTx(ctx, "", fn) }
+func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
+	return s.inTx(ctx, "", func(tx *Tx) (err error) {
+		if tx.now, err = tx.q.ClockTimestamp(ctx); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
 
-// InBatchTx is InTx for what is done with rows that are all found by their index, and by as many of them as there happen to be: with
-// one plan for any number. To plan each statement anew would be a third of its cost.
-func (s *Store) InBatchTx(ctx context.Context, fn func(tx *Tx) error) error {
-	return s.inTx(ctx, batchSettings, fn)
+// InBatchTx is InTx for alerts of several incidents. Those of them that are live and that nobody else holds are locked before fn runs,
+// all at once in the order of their ids, and what is asked of one of them later is read for all of them together. held are the keys
+// whose incident somebody else has locked: whoever waits for them does it in another transaction, and holds up no other.
+//
+// Its rows are all found by their index, and by as many of them as there happen to be: with one plan for any number. To plan each
+// statement anew would be a third of its cost.
+func (s *Store) InBatchTx(ctx context.Context, expected []Expected, fn func(tx *Tx, held []string) error) error {
+	return s.inTx(ctx, batchSettings, func(tx *Tx) error {
+		held, err := tx.readAhead(ctx, expected)
+		if err != nil {
+			return err
+		}
+		return fn(tx, held)
+	})
 }
 
 const batchSettings = "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
@@ -66,12 +84,8 @@ func (s *Store) inTx(ctx context.Context, settings string, fn func(tx *Tx) error
 		var ended []Ended
 		told := false
 		err = s.inPipe(ctx, settings, func(p *pipe) error {
-			t := &Tx{q: query.New(p), copies: s.copies}
+			t := &Tx{q: query.New(p), pipe: p, copies: s.copies}
 			p.last = t.writeRows
-			var err error
-			if t.now, err = t.q.ClockTimestamp(ctx); err != nil {
-				return err
-			}
 			if err := fn(t); err != nil {
 				return err
 			}

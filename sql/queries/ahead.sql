@@ -44,3 +44,16 @@ select * from escalation where incident_id = any(@incident_ids::uuid[]) order by
 -- Whether any holds, and which incidents have alerts that one keeps back.
 select exists (select 1 from silence s where s.ends_at > now() and s.starts_at <= now())::boolean as found,
   array(select distinct a.incident_id from silenced_alert a where a.incident_id = any(@incident_ids::uuid[]))::uuid[] as keeping;
+
+-- name: AlertsByKey :many
+-- As AlertsByFingerprints, of the live incidents of keys.
+with v as materialized (select unnest(@keys::text[]) as key, unnest(@fingerprints::text[]) as fingerprint)
+select * from alert where id = any(array(
+  select l.id from v cross join lateral (
+    select a.id from incident i join alert a on a.incident_id = i.id and a.fingerprint = v.fingerprint where i.key = v.key and i.state <> 'resolved' limit 1
+  ) l
+));
+
+-- name: WithDeliveries :many
+-- Those of the incidents that have told anybody, or tried to.
+select i.id::uuid as id from unnest(@incident_ids::uuid[]) as i(id) where exists (select 1 from delivery d where d.incident_id = i.id);

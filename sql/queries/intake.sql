@@ -41,7 +41,3 @@ select exists (
   select 1 from incident i where i.state <> 'resolved' and i.topic = @topic and not exists (select 1 from delivery d where d.incident_id = i.id)
     and not exists (select 1 from silenced_alert a where a.incident_id = i.id)
 )::boolean as found;
-
--- name: HasDeliveries :one
--- Whether an incident has told anybody, or tried to.
-select exists (select 1 from delivery where incident_id = @incident_id::uuid)::boolean as found;

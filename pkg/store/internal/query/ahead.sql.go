@@ -57,6 +57,52 @@ func (q *Queries) AlertsByFingerprints(ctx context.Context, incidentIds []uuid.U
 	return items, nil
 }
 
+const alertsByKey = `-- name: AlertsByKey :many
+with v as materialized (select unnest($1::text[]) as key, unnest($2::text[]) as fingerprint)
+select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where id = any(array(
+  select l.id from v cross join lateral (
+    select a.id from incident i join alert a on a.incident_id = i.id and a.fingerprint = v.fingerprint where i.key = v.key and i.state <> 'resolved' limit 1
+  ) l
+))
+`
+
+// As AlertsByFingerprints, of the live incidents of keys.
+func (q *Queries) AlertsByKey(ctx context.Context, keys []string, fingerprints []string) ([]Alert, error) {
+	rows, err := q.db.Query(ctx, alertsByKey, keys, fingerprints)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Alert
+	for rows.Next() {
+		var i Alert
+		if err := rows.Scan(
+			&i.ID,
+			&i.IncidentID,
+			&i.Fingerprint,
+			&i.Topic,
+			&i.Criticality,
+			&i.Status,
+			&i.Title,
+			&i.Text,
+			&i.Labels,
+			&i.Links,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.Count,
+			&i.FirstSeenAt,
+			&i.LastSeenAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const alertsOfIncidents = `-- name: AlertsOfIncidents :many
 with v as materialized (select unnest($1::uuid[]) as incident_id, unnest($2::int[]) as most)
 select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where id = any(array(
@@ -363,6 +409,31 @@ func (q *Queries) StepsOfIncidents(ctx context.Context, incidentIds []uuid.UUID)
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const withDeliveries = `-- name: WithDeliveries :many
+select i.id::uuid as id from unnest($1::uuid[]) as i(id) where exists (select 1 from delivery d where d.incident_id = i.id)
+`
+
+// Those of the incidents that have told anybody, or tried to.
+func (q *Queries) WithDeliveries(ctx context.Context, incidentIds []uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, withDeliveries, incidentIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -58,18 +58,6 @@ func (q *Queries) FiringCriticalities(ctx context.Context, incidentID uuid.UUID)
 	return items, nil
 }
 
-const hasDeliveries = `-- name: HasDeliveries :one
-select exists (select 1 from delivery where incident_id = $1::uuid)::boolean as found
-`
-
-// Whether an incident has told anybody, or tried to.
-func (q *Queries) HasDeliveries(ctx context.Context, incidentID uuid.UUID) (bool, error) {
-	row := q.db.QueryRow(ctx, hasDeliveries, incidentID)
-	var found bool
-	err := row.Scan(&found)
-	return found, err
-}
-
 const lastAnnounced = `-- name: LastAnnounced :one
 select coalesce(max(i.opened_at), 'epoch'::timestamptz)::timestamptz as at from incident i
 where i.key = $1 and i.state = 'resolved' and exists (select 1 from delivery d where d.incident_id = i.id)
