@@ -46,12 +46,13 @@ select exists (select 1 from silence s where s.ends_at > now() and s.starts_at <
   array(select distinct a.incident_id from silenced_alert a where a.incident_id = any(@incident_ids::uuid[]))::uuid[] as keeping;
 
 -- name: AlertsByKey :many
--- As AlertsByFingerprints, of the live incidents of keys.
-with v as materialized (select unnest(@keys::text[]) as key, unnest(@fingerprints::text[]) as fingerprint)
+-- As AlertsByFingerprints, of the live incidents of keys: first the incident, then its alert, whatever the planner believes.
+with v as materialized (
+  select k.fingerprint, (select i.id from incident i where i.key = k.key and i.state <> 'resolved') as incident_id
+  from (select unnest(@keys::text[]) as key, unnest(@fingerprints::text[]) as fingerprint) k
+)
 select * from alert where id = any(array(
-  select l.id from v cross join lateral (
-    select a.id from incident i join alert a on a.incident_id = i.id and a.fingerprint = v.fingerprint where i.key = v.key and i.state <> 'resolved' limit 1
-  ) l
+  select l.id from v cross join lateral (select a.id from alert a where a.incident_id = v.incident_id and a.fingerprint = v.fingerprint limit 1) l
 ));
 
 -- name: WithDeliveries :many

@@ -58,15 +58,16 @@ func (q *Queries) AlertsByFingerprints(ctx context.Context, incidentIds []uuid.U
 }
 
 const alertsByKey = `-- name: AlertsByKey :many
-with v as materialized (select unnest($1::text[]) as key, unnest($2::text[]) as fingerprint)
+with v as materialized (
+  select k.fingerprint, (select i.id from incident i where i.key = k.key and i.state <> 'resolved') as incident_id
+  from (select unnest($1::text[]) as key, unnest($2::text[]) as fingerprint) k
+)
 select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where id = any(array(
-  select l.id from v cross join lateral (
-    select a.id from incident i join alert a on a.incident_id = i.id and a.fingerprint = v.fingerprint where i.key = v.key and i.state <> 'resolved' limit 1
-  ) l
+  select l.id from v cross join lateral (select a.id from alert a where a.incident_id = v.incident_id and a.fingerprint = v.fingerprint limit 1) l
 ))
 `
 
-// As AlertsByFingerprints, of the live incidents of keys.
+// As AlertsByFingerprints, of the live incidents of keys: first the incident, then its alert, whatever the planner believes.
 func (q *Queries) AlertsByKey(ctx context.Context, keys []string, fingerprints []string) ([]Alert, error) {
 	rows, err := q.db.Query(ctx, alertsByKey, keys, fingerprints)
 	if err != nil {
