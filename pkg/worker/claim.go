@@ -44,13 +44,14 @@ type job struct {
 // claimLoop asks for rows when it is woken, when the earliest row falls due, and now and then.
 func (w *Worker) claimLoop() {
 	var last time.Time
+	pause := claimPause
 	for try := 0; ; {
 		select {
 		case <-w.stopping:
 			return
 		default:
 		}
-		if d := claimPause - time.Since(last); d > 0 {
+		if d := pause - time.Since(last); d > 0 {
 			w.rest(d)
 		}
 		last = time.Now()
@@ -67,7 +68,10 @@ func (w *Worker) claimLoop() {
 			try++
 			w.wait(backoff(try))
 		case n > 0:
-			try = 0 // there may be more
+			try, pause = 0, claimPause // there may be more
+			if n < claimFew {
+				pause = claimGather
+			}
 		default:
 			try = 0
 			w.wait(w.idle(f, lanes))
