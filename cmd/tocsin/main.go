@@ -6,11 +6,21 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	_ "time/tzdata" // schedules name time zones; a bare container has none
 )
 
-func main() { os.Exit(start()) }
+// garbagePercent lets the heap, which is a few megabytes, grow to five times of it between two collections instead of twice: the most
+// alerts taken a second grow by an eighth. GOGC says otherwise.
+const garbagePercent = 400
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
+	os.Exit(start())
+}
 
 func start() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

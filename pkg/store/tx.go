@@ -76,7 +76,7 @@ func (s *Store) InBatchTx(ctx context.Context, expected []Expected, fn func(tx *
 	})
 }
 
-const batchSettings = "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)"
+const batchSettings = "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 
 func (s *Store) inTx(ctx context.Context, settings string, fn func(tx *Tx) error) error {
 	var err error
