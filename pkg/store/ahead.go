@@ -131,7 +131,14 @@ func (tx *Tx) fetch(ctx context.Context, id uuid.UUID) error {
 		func() (err error) { deliveries, err = tx.deliveriesOf(ctx, a.ids); return err },
 		func() (err error) { steps, err = tx.stepsOf(ctx, a.ids); return err },
 		func() (err error) { silences, err = tx.silencesOf(ctx, a.ids); return err },
-		func() (err error) { shown, err = tx.shownOf(ctx, few, commonlyShown); return err },
+		func() error {
+			rows, err := tx.q.AllAlertsOfIncidents(ctx, few)
+			if err != nil {
+				return err
+			}
+			shown, err = byIncident(rows, toAlert, func(a Alert) uuid.UUID { return a.IncidentID })
+			return err
+		},
 	); err != nil {
 		return fmt.Errorf("read what there is of the incidents: %w", err)
 	}
@@ -210,27 +217,18 @@ func (tx *Tx) ShownAlerts(ctx context.Context, inc Incident, limit int) ([]Alert
 			return nil, err
 		}
 	}
-	return tx.ahead.shown.of(inc.ID, func(ids []uuid.UUID) (map[uuid.UUID][]Alert, error) { return tx.shownOf(ctx, ids, limit) })
-}
-
-func (tx *Tx) shownOf(ctx context.Context, ids []uuid.UUID, limit int) (map[uuid.UUID][]Alert, error) {
-	mosts := make([]int, len(ids))
-	for n, id := range ids {
+	return tx.ahead.shown.of(inc.ID, func([]uuid.UUID) (map[uuid.UUID][]Alert, error) {
 		// Those that this transaction writes may leave their place in the row to others.
-		mosts[n] = limit + tx.ahead.writes[id]
-	}
-	rows, err := tx.q.AlertsOfIncidents(ctx, ids, mosts)
-	if err != nil {
-		return nil, err
-	}
-	return byIncident(rows, toAlert, func(a Alert) uuid.UUID { return a.IncidentID })
+		alerts, err := tx.Alerts(ctx, inc.ID, limit+tx.ahead.writes[inc.ID])
+		return map[uuid.UUID][]Alert{inc.ID: alerts}, err
+	})
 }
 
-// few are the incidents read ahead that are no floods.
+// few are the incidents read ahead of which all alerts are shown.
 func (a *ahead) few() []uuid.UUID {
 	var ids []uuid.UUID
 	for _, inc := range a.live {
-		if inc.Firing+inc.Resolved <= flood {
+		if inc.Firing+inc.Resolved <= commonlyShown {
 			ids = append(ids, inc.ID)
 		}
 	}

@@ -22,14 +22,9 @@ select * from alert where id = any(array(
   select l.id from v cross join lateral (select a.id from alert a where a.incident_id = v.incident_id and a.fingerprint = v.fingerprint limit 1) l
 ));
 
--- name: AlertsOfIncidents :many
--- Of each incident so many, those that AlertsOfIncident gives.
-with v as materialized (select unnest(@incident_ids::uuid[]) as incident_id, unnest(@mosts::int[]) as most)
-select * from alert where id = any(array(
-  select l.id from v cross join lateral (
-    select a.id from alert a where a.incident_id = v.incident_id order by (a.status = 'firing') desc, a.starts_at desc, a.id desc limit v.most
-  ) l
-)) order by (status = 'firing') desc, starts_at desc, id desc;
+-- name: AllAlertsOfIncidents :many
+-- Of incidents that have few.
+select * from alert where incident_id = any(@incident_ids::uuid[]) order by (status = 'firing') desc, starts_at desc, id desc;
 
 -- name: LockDeliveriesOfIncidents :many
 select id, incident_id, content_id, kind, notifier, target, state, reason, effect, desired, applied, reference, attempts, tries,

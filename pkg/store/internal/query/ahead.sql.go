@@ -104,18 +104,13 @@ func (q *Queries) AlertsByKey(ctx context.Context, keys []string, fingerprints [
 	return items, nil
 }
 
-const alertsOfIncidents = `-- name: AlertsOfIncidents :many
-with v as materialized (select unnest($1::uuid[]) as incident_id, unnest($2::int[]) as most)
-select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where id = any(array(
-  select l.id from v cross join lateral (
-    select a.id from alert a where a.incident_id = v.incident_id order by (a.status = 'firing') desc, a.starts_at desc, a.id desc limit v.most
-  ) l
-)) order by (status = 'firing') desc, starts_at desc, id desc
+const allAlertsOfIncidents = `-- name: AllAlertsOfIncidents :many
+select id, incident_id, fingerprint, topic, criticality, status, title, text, labels, links, starts_at, ends_at, count, first_seen_at, last_seen_at from alert where incident_id = any($1::uuid[]) order by (status = 'firing') desc, starts_at desc, id desc
 `
 
-// Of each incident so many, those that AlertsOfIncident gives.
-func (q *Queries) AlertsOfIncidents(ctx context.Context, incidentIds []uuid.UUID, mosts []int) ([]Alert, error) {
-	rows, err := q.db.Query(ctx, alertsOfIncidents, incidentIds, mosts)
+// Of incidents that have few.
+func (q *Queries) AllAlertsOfIncidents(ctx context.Context, incidentIds []uuid.UUID) ([]Alert, error) {
+	rows, err := q.db.Query(ctx, allAlertsOfIncidents, incidentIds)
 	if err != nil {
 		return nil, err
 	}
