@@ -10,18 +10,18 @@ import (
 	"github.com/tocsin-oncall/tocsin/pkg/plan"
 )
 
-// How alerts wait to be taken. A source's own patience is longer than both together.
+// How long alerts wait to be taken.
 const (
-	queueWait = 4 * time.Second // until it is on its way to the database
-	takeTime  = 20 * time.Second
+	queueWait = 4 * time.Second  // until one is on its way to the database: well below the shortest patience that a source is known to have
+	takeTime  = 20 * time.Second // of one transaction; its statements have bounds of their own
 	// stalled is how long no transaction may have ended before more of them are begun: the database is not busy then, but
 	// something holds up those that there are.
 	stalled = 100 * time.Millisecond
 )
 
-// What is taken in one transaction. Of what there is to be had by more, a machine with two processors has most at eight groups.
+// What is taken in one transaction.
 const (
-	batchesAtOnce = 2   // that many are under way, unless they are held up
+	batchesAtOnce = 2   // that many are under way, unless they are held up: by more, each would take less with the same work
 	batchGroups   = 32  // different incidents of one
 	batchAlerts   = 200 // alerts of one
 	bigGroup      = 50  // alerts of a group that is taken alone: it would keep others waiting
