@@ -42,23 +42,3 @@ func TestAnAccountIsAskedForAgain(t *testing.T) {
 		t.Errorf("asked %d times, %+v", len(asked), r)
 	}
 }
-
-// Not for ever: after a few seconds the next way is better than a page that is held up.
-func TestAnAccountThatCannotBeAskedFor(t *testing.T) {
-	t.Parallel()
-	s := strangerSite(t)
-	asked := make(chan bool, 10)
-	s.find = func(context.Context, string, string) (bool, error) {
-		asked <- true
-		return false, errors.New("the chat does not answer")
-	}
-	id := s.add(s.incident("a"), aPage("dm", "ana", 0))[0]
-	s.exec("update delivery set created_at = clock_timestamp() - interval '6 seconds' where id = $1", id)
-	s.start("first")
-	if r := s.waitFor(id, delivery.Unreachable); r.Reason != plan.NoLinkedAccount || r.Attempts != 0 || len(asked) != 1 {
-		t.Errorf("asked %d times, %+v", len(asked), r)
-	}
-	if n := len(s.desk("dm").all()); n != 0 {
-		t.Errorf("%d calls", n)
-	}
-}
